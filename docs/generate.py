@@ -426,7 +426,8 @@ def _help(words: list[str]) -> str:
 def _described(name: str, thing: Any) -> Iterator[str]:
     yield f"## {name}\n"
     if not (inspect.isclass(thing) or inspect.isfunction(thing)):
-        yield f"The `{type(thing).__name__}` that class tools register on.\n"
+        what = "version of Pegboard" if name == "__version__" else "catalog that class tools register on"
+        yield f"The {what}, a `{type(thing).__name__}`.\n"
         return
     if name not in _MADE_FOR_YOU:
         yield from _fenced(_signature(name, thing))

@@ -113,7 +113,7 @@ class Catalog:
     >>> asyncio.run(view.call("add", {"a": 1, "b": 2})).structured
     3
 
-    The examples of the methods continue this one.
+    The examples of the methods continue the example below.
 
     Args:
         name: shown to clients; the `server` in allow-lists of SDKs.
@@ -389,7 +389,7 @@ class Catalog:
     def builder(
         self, names: Names, /, *, description: str | Mapping[str, str] = "", **options: Unpack[BuilderKeywords]
     ) -> Callable[[F], F]:
-        """Declare tools that `build(ctx)` makes for each context; it returns one tool or several.
+        """Declare tools that the decorated function, `build(ctx)`, makes for each context: one tool or several.
 
         `names` are the names of the tools it builds: one, a list, or a callable evaluated whenever names are needed.
         With `full_names=[]` it is a bundle, which may build any tools; `names()` lists none of them. A built tool is a
@@ -502,7 +502,7 @@ class Catalog:
         """Declare an agent. `tools` are its own: functions, or values of `agent_tool`; no other view has them.
 
         Raises:
-            DefinitionError: the name is taken, or it runs an unknown agent, or itself through others.
+            DefinitionError: the name is taken, or the agent runs an unknown agent, or itself through other agents.
 
         >>> model = ModelSpec(provider="openai", name="gpt-5-mini")
         >>> catalog.agent(AgentSpec(name="adder", model=model, prompt="Add.", groups=("math",)))
@@ -627,7 +627,7 @@ class Catalog:
     def predicate(
         self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, blocking: bool = False
     ) -> Any:
-        """Name an availability question `(ctx) -> bool`, sync or async; `blocking=True` runs it in a thread.
+        """Declare a condition `(ctx) -> bool` for `available`, sync or async; `blocking=True` runs it in a thread.
 
         Async methods and calls run a sync predicate in a thread the first time. If that takes less than a tenth of a
         second, the predicate runs on the event loop from then on; a slower one always runs in a thread.
@@ -860,7 +860,7 @@ class Catalog:
         return load
 
     def load_defaults(self) -> None:
-        """Run the registered default loaders; after a reset, also restore what code declared before it.
+        """Run the registered default loaders. After a reset, also restore what code had declared before the reset.
 
         This restores tools declared by decorators, every `Tool` class that still exists, groups and profiles, but
         nothing that was passed to `register` or `add_source`. Tools that a test declares after the first reset are not
@@ -877,7 +877,7 @@ class Catalog:
         defaults.bring_back(self.registry)
 
     def stand_for_default(self) -> None:
-        """Let `default_catalog` mean this catalog from `start` to `close`; for a catalog read from a config.
+        """Make `default_catalog` refer to this catalog from `start` to `close`. For a catalog read from a config.
 
         >>> Catalog("served").stand_for_default()
         """
@@ -1027,7 +1027,7 @@ class Catalog:
         return await view.prepare()
 
     def exposed(self, view: View) -> View:
-        """Return the view as its profile's exposure shows it; every server lists this view and calls on it.
+        """Return the view as the exposure of its profile shows it. Every server lists this view, and calls its tools.
 
         With exposure `direct` this is the view itself. The others list `searchTools`, `getTools` and `useTools` (as the
         exposure and the profile's `rename` say) and the profile's pinned tools. Every tool of the view can still be

@@ -22,7 +22,7 @@ log = logging.getLogger("pegboard")
 
 
 class GuardedRun(Struct, frozen=True, kw_only=True):
-    """The view of a run for a guardrail: the agent, its context, and the query or answer to judge."""
+    """The data that a guardrail gets about a run: the agent, its context, and the query or answer to judge."""
 
     agent: str
     ctx: ToolContext

@@ -77,8 +77,8 @@ class _LoopState:
 class AgentRuntime:
     """Runs the agents that a catalog declares; made by `runtime.assemble`, and closed with the catalog.
 
-    Each run has its own View: the agent's private tools and those it takes from the catalog, within its permissions and
-    its caller's. Every tool call goes through the Executor, like any other call.
+    Each run has its own View: the agent's private tools, and the tools that it selects from the catalog and that both
+    its own permissions and those of its caller allow. Every tool call goes through the Executor, like any other call.
     """
 
     def __init__(
@@ -189,7 +189,8 @@ class AgentRuntime:
     async def load(self, agent: str | ModelSpec) -> None:
         """Import the packages of a model, or of an agent and all agents that it may run.
 
-        This takes seconds the first time, which count in no time limit of an agent or of a tool that runs one.
+        The first import takes seconds, which do not count towards the time limit of an agent or of a tool
+        that runs one.
         """
         if isinstance(agent, ModelSpec):
             await self._load(agent)
@@ -225,10 +226,10 @@ class AgentRuntime:
     async def run_own(
         self, agent: AgentEntry, query: str, *, on_text: Callable[[str], None], ctx: CallContext, view: View
     ) -> AgentResult:
-        """Run a private agent of a call's tool, and return the outcome.
+        """Run an agent that is private to the tool of a call, and return the outcome.
 
         It has only its own tools, without those that a policy denies by name to the call's caller. Allow-lists do not
-        apply inside the tool, since they cannot name its parts.
+        limit the tools inside it, because an allow-list cannot name them.
 
         Raises:
             CallError: `recursion_limit`.
@@ -295,7 +296,7 @@ class AgentRuntime:
         return self._view(self._entry(agent), ctx or ToolContext())
 
     async def close(self) -> None:
-        """Stop running agents, and close this event loop's children and model clients."""
+        """Stop the running agents, and close the child processes and model clients of this event loop."""
         for running in tuple(self._running.values()):
             running.stop()
         state = self._loops.pop(asyncio.get_running_loop(), None)

@@ -157,6 +157,6 @@ class Rendering:
     def report_error(self, message: str, *, kind: ErrorKind = "tool_error", hint: str = "") -> None:
         """End the call with an error that the model may read. In a before-hook it stops the call.
 
-        The method continues to its end; its return value is dropped.
+        Your method still runs to its end, but its return value is dropped.
         """
         self.rendered.error, self.rendered.is_raised = CallError(kind, message, hint=hint), False

@@ -79,8 +79,8 @@ def Field(  # noqa: N802 - reads as a class where it is used, like pydantic's
         aliases: other names that are accepted on input, hidden from the schema unless `publish_alias`.
         publish_alias: show the aliases in the schema too.
         allow_blank: a required string of a class may be empty or only white space.
-        keywords: any JSON Schema keyword, e.g. `pattern=`, `minimum=`, `enum=`; `min_length` reads `minLength`,
-            `not_` reads `not`.
+        keywords: any JSON Schema keyword, e.g. `pattern=`, `minimum=`, `enum=`; `min_length` means
+            `minLength`, and `not_` means `not`.
 
     Raises:
         DefinitionError: a keyword is misspelled, or its value is not JSON.

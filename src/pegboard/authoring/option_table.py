@@ -300,8 +300,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         name="output_check",
         meaning="How results with small deviations from their schema are treated: a wrong format, an extra or "
         "write-only member, or the kind of a number. `strict` refuses them (the default for your own "
-        "tools). `warn` adds a warning to `meta` (the default for tools of other servers). `relax` also "
-        "lists tools of MCP servers with a schema that accepts such results.",
+        "tools). `warn` adds a warning to `meta` (the default for tools of other servers). `relax` does "
+        "the same, and lists tools of MCP servers with a schema that accepts such results.",
         check=lambda key, value: "" if value is None else _one_of("strict", "warn", "relax")(key, value),
         yaml=YamlKey(form="output check"),
     ),
@@ -473,7 +473,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="full_names",
-        meaning="The names that replace its own in lists of names; `[]` makes a builder a bundle of any tools.",
+        meaning="The names that lists of names show in place of its own. With `[]`, a builder may build any tools.",
         inheritance="own",
         built="declaration",
     ),

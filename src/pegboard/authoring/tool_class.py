@@ -111,8 +111,8 @@ class Tool(Rendering):
     def perform(self, *args: Any, **kwargs: Any) -> Any:
         """Do the work and return text, JSON, a model, bytes or content blocks: `perform(self, ctx)`, sync or async.
 
-        The context parameter is optional. Annotated with `CallContext` (or not at all) it is the call's context,
-        otherwise the request's.
+        The context parameter is optional. Without an annotation, or with `CallContext`, it gets the context of the
+        call; with another context type, that of the request.
         """
         raise NotImplementedError(f"{type(self).__name__} has no perform().")
 

@@ -65,8 +65,8 @@ class QuestionTooLongError(ValueError):
 def consent_text(request: ConsentRequest, *, max_chars: int | None = CONSENT_TEXT_CHARS) -> str:
     """Return the question that asks a person to approve one call.
 
-    It shows every key and value. Invisible characters, and those that move others, are escaped. A long value is shown
-    by its beginning, end, length and SHA-256; `request.arguments` has all of it.
+    It shows every key and value. Invisible characters, and characters that change the order of others, are escaped. A
+    long value is shown by its beginning, end, length and SHA-256; `request.arguments` has all of it.
 
     Raises:
         QuestionTooLongError: it would have more than `max_chars`; nothing is ever left out instead.

@@ -126,7 +126,7 @@ class AgentTools:
 
 
 class View:
-    """The tools one caller may use now. Lazy: every question asks the judge, on the newest snapshot.
+    """The tools one caller may use now. Lazy: each method asks the judge again, about the newest snapshot.
 
     Made by `Catalog.view`; cheap, and valid for one request, like its context. Synchronous methods raise
     `AsyncPredicateError` if they meet an async predicate or builder that has not been awaited in this context.
@@ -240,9 +240,9 @@ class View:
     # -- the list
 
     def tools(self, *, within: Snapshot | None = None) -> tuple[ToolEntry, ...]:
-        """Return the visible tools as this caller gets them, built ones built, in a fixed order.
+        """Return the visible tools as this caller gets them, in a fixed order, with those of builders built.
 
-        `within`: the newest snapshot, if the caller has it already.
+        `within`: the newest snapshot, if your code has it already.
 
         >>> [entry.spec.description for entry in view.tools()]
         ['Add two numbers.', 'Halve a number.']
@@ -294,7 +294,7 @@ class View:
     def app_tools(self, *, within: Snapshot | None = None) -> tuple[ToolEntry, ...]:
         """Return the tools for this caller's user interfaces, which models do not see.
 
-        `within`: the newest snapshot, if the caller has it already.
+        `within`: the newest snapshot, if your code has it already.
 
         >>> view.app_tools()
         ()
@@ -396,8 +396,8 @@ class View:
     def find(self, name: str, *, within: Snapshot | None = None, can_wait: bool = False) -> ToolEntry | None:
         """Return the tool if this caller may use it now, else `None`.
 
-        `within`: the newest snapshot, if the caller has it already. `can_wait`: the caller continues with `afind` if a
-        slow predicate must run in a thread.
+        `within`: the newest snapshot, if your code has it already. `can_wait`: your code calls
+        `afind` next if a slow predicate must run in a thread.
 
         >>> view.find("add").qualified_id
         'main.add'
@@ -513,9 +513,9 @@ class View:
         return self[name].spec.input_schema
 
     def absence(self, name: str) -> str:
-        """Return the message for every name that this caller may not use.
+        """Return the error message for a name that this caller may not use.
 
-        For a tool that is hidden only because it has ended, the message names the replacement.
+        For a tool that is hidden only because its day of `deprecated` has come, the message names the replacement.
 
         >>> view.absence("ad")
         "No tool named 'ad' is available to this caller. Did you mean 'add'?"
@@ -612,7 +612,9 @@ class View:
         return _with_refusal(decided, entry, await self._parts.runner.ablocked(self, name, entry))
 
     async def list_first(self, name: str) -> bool:
-        """Let the source of an unknown name list the tools of this caller's account, once; tell whether it did.
+        """Let the source that an unknown name belongs to list the tools of this caller's account, once.
+
+        Returns whether it did.
 
         >>> asyncio.run(view.list_first("mail__read"))
         False

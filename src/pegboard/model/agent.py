@@ -66,8 +66,9 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     """The declaration of one agent, without its private tools.
 
     `groups` and `shared` select tools from the catalog, by group and by qualified id. `policy` limits them further.
-    `secrets` lists the caller's secrets that the agent receives. `None` means none for a sub-agent and all secrets of
-    the context for an agent that a host runs. `prompt` is a template rendered with the context of the run.
+    `secrets` lists the caller's secrets that the agent receives. With `None`, a sub-agent receives no secrets, and an
+    agent that a host runs receives all secrets of the context. `prompt` is a template, rendered with the context of
+    the run.
     """
 
     name: str
@@ -112,7 +113,8 @@ class AgentResult(Struct, frozen=True, kw_only=True):
     """The single result of a run. `output` is text, or JSON if the agent has an `output_schema`.
 
     `stopped_reason` explains why a completed run returned only a partial answer. `error` is set unless the run
-    completed. `away_sources` are sources of the agent's tools that were not up, with the reason: it ran without them.
+    completed. `away_sources` are sources of the agent's tools that were not up, each with the reason. The agent ran
+    without them.
     `missing_tools` are the tools and groups that the agent declares and the run did not have, with the reason.
     """
 

@@ -24,13 +24,14 @@ _MONDAY_S = 4 * 86_400  # 1970-01-01 was a Thursday
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """At most `calls` calls, or `cost` in `unit`, in each period, of the calls that all filters accept.
+    """Limits the calls that all filters accept: in each period, to `calls` calls or to a total `cost` in `unit`.
 
-    Periods of a name begin with a full hour, day, Monday or month in UTC; those in seconds are counted from 1970 on.
+    A period with a name, such as `week`, begins with a full hour, day, Monday or month in UTC. Periods in seconds are
+    counted from 1970 on.
     Calls that the budget accepts are counted together, or separately for each combination of the values in `each`.
 
     Args:
-        name: shown in errors, and the key of its counters: another limit keeps what was counted.
+        name: shown in errors, and the key of its counters: a change of the limit alone keeps the counts.
         per: the period; a number is seconds.
         tools: globs over tool names; empty for all tools.
         profiles: names of profiles; empty for every caller.
@@ -87,7 +88,7 @@ class Budget(Struct, frozen=True, kw_only=True):
         return self.per if isinstance(self.per, str) else f"{self.per:g} s"
 
     def whose(self, who: tuple[str | None, ...]) -> str:
-        """Return the owner of a counter, as the end of its name: ` of user 'ann'`; empty without `each`."""
+        """Return a text that names the owner of a counter, such as ` of user 'ann'`; empty without `each`."""
         values = zip(self.each, who, strict=True)
         return "".join(f"{' of' if place == 0 else ','} {each} {value!r}" for place, (each, value) in enumerate(values))
 

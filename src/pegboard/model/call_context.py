@@ -253,7 +253,7 @@ class CallContext(ToolContext):
     def client(self) -> Client | None:  # pyright: ignore[reportIncompatibleVariableOverride] - a property there too
         """The client at the other end, while the call runs.
 
-        Its answer ends the call if the call was forbidden meanwhile.
+        If the call is forbidden while the client is being asked, the call ends when the client answers.
 
         Raises:
             CallError: the call is over.
@@ -287,7 +287,7 @@ class CallContext(ToolContext):
         logging.getLogger("pegboard.tool").log(level, "%s [call %s] %s", self.tool, self.call_id, clean)
 
     def report_cost(self, amount: float, unit: str = "usd") -> None:
-        """Count what the call has cost so far in the budgets of this unit; costs add up. Works from worker threads.
+        """Add an amount to the cost of the call, in the budgets of this unit. Works from worker threads.
 
         A budget that is used up refuses later calls, not this one.
 

@@ -16,7 +16,8 @@ class ConsentRequest(Struct, frozen=True, kw_only=True):
     """A call that needs a person's approval, bound to the definition, the arguments and the person.
 
     `credential` names the verified credential of the caller, `address` the network of an unauthenticated caller, and
-    `request_id` the request or turn of the call. If `is_session_brief`, the answer outlives the session.
+    `request_id` the request or turn of the call. If `is_session_brief`, the answer stays valid after the
+    session ends.
     `approvals_needed` is the number of different people who must approve.
     """
 

@@ -165,7 +165,7 @@ class ToolContext(_Face):
         """Return the factory that the host supplied under `name`.
 
         Raises:
-            NoFactoryError: a `KeyError`; there is none. As a predicate, write `"name" in ctx.factories`.
+            NoFactoryError: a `KeyError`; there is none. In a predicate, write `"name" in ctx.factories`.
         """
         try:
             return self.factories[name]

@@ -43,7 +43,7 @@ class Decision(NamedTuple):
 
     `blocked` explains why a call of a visible tool would still be refused, and `fix` what would change that. Refusals
     that depend on arguments or hooks are not predicted. `asks` marks a visible tool that asks a person before every
-    call; it is `callable` while there is an unused yes.
+    call; it is `callable` while there is an unused approval.
 
     >>> fix = Fix("group", "write", "include 'write'")
     >>> print(Decision("group", "not in include=['read']; its groups are ['write']", fix, next="visible"))

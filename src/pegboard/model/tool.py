@@ -42,7 +42,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     accepted argument name to its property. `available` has one of the forms of `pegboard.core.predicates`. `origin` is
     the location of the declaration. `output_check=None` means `strict` for our own tools and `warn` for foreign ones.
     `cost` is counted for each call that runs, in addition to costs that it reports.
-    `four_eyes` means that two people must approve a call, and that somebody is asked although `consent` is `never`.
+    `four_eyes` means that two people must approve each call that needs consent. If `consent` is `never`, every call
+    needs it.
     """
 
     name: str

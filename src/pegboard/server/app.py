@@ -102,7 +102,7 @@ def http_app(
         allowed_hosts: names, without port, under which clients reach the server.
         keys: secrets of 32 bytes or more for sealing the state that clients carry; the same for all workers.
         bus: connects workers with the same keys, `redis://host:port` or `postgresql://host/name`; without it, questions
-            of earlier revisions, cancellations, events and metrics cover a single worker.
+            to clients of earlier MCP versions, cancellations, events and metrics work within a single worker only.
         problems: returns the problems of a refused config change, for `/healthz` and `/metrics`.
         grace_s: how long running calls may continue after the app is shut down.
         console: whether people find the console at `/console`; `ConsoleRules(client_id=…)` lets them log in at the

@@ -190,7 +190,7 @@ class Toolset(Composable, SourceOver):
         return self.source.resource_entries() if isinstance(self.source, OffersResources) else ()
 
     def serve_as(self, server_id: Callable[[], str], link_key: Callable[[], bytes]) -> None:
-        """Pass on this server's id and its secret for addresses."""
+        """Pass this server's id and its secret for addresses on to the source."""
         if isinstance(self.source, LeadsElsewhere):
             self.source.serve_as(server_id, link_key)
 

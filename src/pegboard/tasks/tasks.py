@@ -146,7 +146,7 @@ class Tasks:
     async def caller_now(self, caller: Caller, profile: str | None) -> Caller | None:
         """Return a caller with its current rights; `None` if it no longer has any.
 
-        It waits while its rights cannot be determined.
+        Waits while the rights cannot be determined.
         """
         if not caller.proof:
             return caller
@@ -175,7 +175,9 @@ class Tasks:
             raise CallError("not_found", "The store of tasks is empty: no task was started yet.")
 
     def wake_soon(self) -> None:
-        """Call `wake` in the background, as a server does at its start. Waits until others have created the store.
+        """Call `wake` in the background, as a server does at its start.
+
+        Waits until another process has created the store.
 
         Errors are logged.
         """
@@ -309,7 +311,7 @@ class Tasks:
         """Return a task of this caller.
 
         Raises:
-            CallError: `not_found`, for an unknown id and for another's alike; `storage_unavailable`.
+            CallError: `not_found`, for an unknown id and for the id of another caller's task; `storage_unavailable`.
         """
         return (await self._engine_and_record(task_id, ctx))[1]
 

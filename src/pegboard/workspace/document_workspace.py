@@ -38,7 +38,8 @@ class Workspace:
 
     Args:
         store: `sqlite:FILE`, created on first use, or `postgresql://HOST/DATABASE`; or a store.
-        embedder: makes vectors of passages and questions; without one, search uses words only. A store has its own.
+        embedder: makes vectors of passages and questions; without one, search uses words only. An open store has
+            its own.
         max_file_bytes: the largest file.
         own_files: files that Pegboard writes, such as its other stores; they are never ingested.
         allow_hosts: allowed web hosts: `example.com`, `*.example.com`, `10.0.0.0/8`; by default all.
@@ -248,7 +249,7 @@ class Workspace:
         every_s: float,
         watches: bool = True,
     ) -> LiveSource:
-        """Return a folder for `SourceSync`, which keeps it in step; also after each change if it `watches`.
+        """Return a folder for `SourceSync`, which ingests it regularly; with `watches`, also after each change.
 
         Raises:
             DefinitionError: the package `watchfiles` is missing.

@@ -45,7 +45,7 @@ _CONFIGS = frozenset({"pegboard.yaml", "pegboard.yml", "pegboard.lock"})
 
 @dataclass(kw_only=True, slots=True)
 class IngestReport:
-    """The outcome of one run. Reported files are stored."""
+    """The outcome of one run. The files that it counts are stored."""
 
     total: int = 0
     """The files to examine, as counted at the start."""

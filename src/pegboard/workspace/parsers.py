@@ -29,8 +29,9 @@ class DocumentParser(Struct, frozen=True):
     """A function of the host that reads files, run in a child process that is killed when it exceeds a limit.
 
     A parser takes the content and the name of a file. It returns the text, or a mapping with `text` and any of `title`,
-    `author`, `created`, `language`, `headings`, `pages`, `metadata` and `tables`. Text recognition takes a picture and
-    its media type, and returns the text. A `CallError` is the reason for the person whose file cannot be read.
+    `author`, `created`, `language`, `headings`, `pages`, `metadata` and `tables`. A function that
+    recognizes text takes a picture and its media type, and returns the text. If a file cannot be read, either raises
+    a `CallError` with the reason.
 
     Args:
         function: a function of a module, or `module:function`; it may be async.
