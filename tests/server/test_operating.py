@@ -169,6 +169,23 @@ identity: {api_keys: {store: "sqlite:keys.db"}, map: [{when: {key: "*"}, profile
         assert (outside.status_code, outside.text) == (503, "not ready")
 
 
+async def test_without_a_store_of_keys_a_server_is_ready_only_for_callers_who_need_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "pegboard.yaml"
+    keys = """\
+profiles: {chat: {include: [core]}}
+identity: {api_keys: {store: "sqlite:keys.db"}, map: [{when: {key: "*"}, profiles: [chat]}]%s}
+"""
+    ready: list[str] = []
+    for anonymous in (", anonymous: {profile: chat}", ""):
+        file.write_text(keys % anonymous)
+        catalog, loaded = load_catalog(file, env={})
+        async with inside(http_app(catalog, config=loaded, allowed_hosts=["127.0.0.1"])) as client:
+            ready.append((await client.get("/readyz")).text.partition(":")[0])
+            if anonymous:
+                assert samples((await client.get("/metrics")).text)["pegboard_store_up", "api_keys"] == 0
+    assert ready == ["ready", "not ready"]
+
+
 async def test_a_part_is_probed_once_in_two_seconds_however_many_ask() -> None:
     asked, now = list[str](), [0.0]
 

@@ -81,10 +81,20 @@ def _stores(config: Config, catalog: Catalog) -> Iterator[Part]:
             where=places.get(store.name, ""),
             # Other stores are created when they are first needed.
             check=partial(_check_keys if store.name == "api_keys" else _check_store, store),
-            is_required=store.name == "api_keys"
+            is_required=(store.name == "api_keys" and _needs_keys(config, store))
             or (store.name == "audit" and _requires_audit(config))
             or (store.name == "budgets" and _needs_budgets(catalog)),
         )
+
+
+def _needs_keys(config: Config, store: DeclaredStore) -> bool:
+    """Tell whether the server is not ready without the store of keys.
+
+    A store that does not exist yet has no keys, so callers with tokens and anonymous ones are served without it.
+    """
+    identity = None if config.identity is None else config.identity.value
+    has_other_callers = identity is not None and not (identity.jwt is None and identity.anonymous is None)
+    return not has_other_callers or store.uri.path is None or store.uri.path.exists()
 
 
 def _needs_budgets(catalog: Catalog) -> bool:
