@@ -138,6 +138,23 @@ async def test_a_worker_that_dies_in_a_refresh_holds_the_others_up_for_its_lease
         assert (await two.renewed(ANN, "mail", token)).version == 2
 
 
+async def test_a_token_of_a_short_life_that_expires_on_the_way_is_refreshed_and_nobody_is_asked(store: Any) -> None:
+    async with world(store) as here:
+        [one, _] = here.workers
+        now = 1_000_000.0
+        one._store._clock, one._tokens._kept_s = lambda: now, 0.0
+        here.issuer.switches.expires_in = 2
+        await connect(one, here.issuer)
+        token = await one.token(ANN, "mail")
+        for version in (2, 3, 4):
+            now += 2.01  # less than the seconds for which a fresh token is not refreshed again
+            token = await one.renewed(ANN, "mail", token)
+            assert token.version == version
+        with pytest.raises(ConnectionRequiredError):
+            await one.renewed(ANN, "mail", token)  # refused at once, as another one would be
+        assert here.issuer.hits["token:refresh_token"] == 3
+
+
 async def test_a_disconnection_during_a_refresh_revokes_what_the_issuer_answers_as_well(store: Any) -> None:
     async with world(store) as here:
         [one, two] = here.workers
@@ -339,9 +356,14 @@ from pegboard.connections.connection_records import Person
 from pegboard.connections.connections import Connections
 from pegboard.model.secret import Secret
 
-async def main(store, server_url, host):
+async def main(store, server_url, host, stops):
     one = Connections.open(store, keys=[Secret({KEY.reveal()!r})])
     one._lease_s = 0.5
+    if stops:
+        async def never(*args, **options):
+            print("answered", flush=True)
+            await asyncio.Event().wait()
+        one._store.renew = never
     one.add(AuthSettings(source="mail", mode="user", server_url=server_url, hosts=(host,)))
     person = Person(user_id="ann", space_id="acme")
     await one.renewed(person, "mail", await one.token(person, "mail"))
@@ -352,7 +374,10 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("phase", ["before the issuer works", "before its answer", "after the token is stored"])
+@pytest.mark.parametrize(
+    "phase",
+    ["before the issuer works", "before its answer", "before the token is stored", "after the token is stored"],
+)
 async def test_kill_minus_nine_in_the_middle_of_a_refresh_ends_in_a_known_way_in_each_phase(
     store: Any, tmp_path: Path, phase: str
 ) -> None:
@@ -370,12 +395,15 @@ async def test_kill_minus_nine_in_the_middle_of_a_refresh_ends_in_a_known_way_in
         script.write_text(DYING)
         printed = tmp_path / "printed"
         with printed.open("wb") as out:
-            words = ["python", str(script), uri, here.upstream.resource, here.issuer.url.split("/")[2]]
+            stops = "yes" if phase == "before the token is stored" else ""
+            words = ["python", str(script), uri, here.upstream.resource, here.issuer.url.split("/")[2], stops]
             process = await asyncio.to_thread(forking.fork, words, files=(0, out.fileno(), 2))
 
         def is_in_phase() -> bool:
             if phase == "after the token is stored":
                 return printed.read_bytes() == b"stored\n"
+            if phase == "before the token is stored":
+                return printed.read_bytes() == b"answered\n"
             # One for the code. The issuer counts a request before it holds it.
             return hits["token"] >= 2 and (phase == "before the issuer works" or hits["token:refresh_token"] > 0)
 
@@ -395,11 +423,15 @@ async def test_kill_minus_nine_in_the_middle_of_a_refresh_ends_in_a_known_way_in
         switches.statuses.clear()
         switches.held.clear()
         switches.held_before.clear()
-        if phase == "before its answer":
+        is_lost = phase in ("before its answer", "before the token is stored")
+        if is_lost:
             # The answer died with the process, and a refresh token works once: the person is asked again.
             with pytest.raises(ConnectionRequiredError):
                 await one.renewed(ANN, "mail", token)
+            # The issuer has ended the agreement, and a new one works.
+            assert [each.is_live for each in await one.listed()] == [False]
+            await connect(one, here.issuer)
         else:
             assert (await one.renewed(ANN, "mail", token)).version == 2
-        assert hits["reused refresh token"] == int(phase == "before its answer")
-        assert hits["token:refresh_token"] == (2 if phase == "before its answer" else 1)
+        assert hits["reused refresh token"] == int(is_lost)
+        assert hits["token:refresh_token"] == (2 if is_lost else 1)

@@ -492,7 +492,9 @@ class Connections:
         if stored is None:
             raise await self.required(person, source, challenge)
         if (stored.shown.id, stored.shown.version) == (refused.connection_id, refused.version):
-            is_fresh = stored.shown.version > 1 and now - stored.shown.updated_at < FRESH_TOKEN_S
+            # A token of a short life may have expired on the way.
+            is_valid = stored.renew_at is None or now < stored.renew_at
+            is_fresh = is_valid and stored.shown.version > 1 and now - stored.shown.updated_at < FRESH_TOKEN_S
             stored = None if is_fresh else await self._renewed(stored, settings, must=True)
             if stored is None:
                 raise await self.required(person, source, challenge)

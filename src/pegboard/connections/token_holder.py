@@ -64,7 +64,10 @@ class TokenHolder:
         """
         if self._token is not None and self._token.version != refused.version:
             return self._token
-        if self._token is not None and self._clock() - self._since < FRESH_TOKEN_S and refused.version > 1:
+        now = self._clock()
+        # A token of a short life may have expired on the way.
+        is_fresh = now - self._since < FRESH_TOKEN_S and now < self._renew_at
+        if self._token is not None and is_fresh and refused.version > 1:
             return None
         return await self._requested()
 
