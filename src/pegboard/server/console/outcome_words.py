@@ -41,7 +41,12 @@ OUTCOME_WORDS: Final[Mapping[ErrorKind, str]] = {
     "config_invalid": "config invalid",
     "connection_required": "account not connected",
 }
-_OTHERS: Final[Mapping[str, str]] = {"ok": "ok", "": "runs", "unknown": "unknown", "moved": "moved to another worker"}
+_OTHERS: Final[Mapping[str, str]] = {
+    "ok": "ok",
+    "": "runs",
+    "unknown": "not ended yet",
+    "moved": "moved to another worker",
+}
 
 
 def outcome_in_words(kind: str) -> str:

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from pegboard.core.safe_text import safe
-from pegboard.server.console.decision_words import worded
+from pegboard.server.console.decision_words import in_words, worded
 from pegboard.server.console.outcome_words import outcome_in_words
 from pegboard.server.console.shown_json import pretty
 
@@ -73,7 +73,7 @@ class Pages:
         # Jinja does not type them.
         untyped: Any = environment
         untyped.filters.update(cut=cut, pretty=pretty, plural=plural, worded=worded, breakable=breakable)
-        untyped.filters["outcome"] = outcome_in_words
+        untyped.filters.update(outcome=outcome_in_words, in_words=in_words)
         untyped.globals["asset"] = self.asset_version
         return environment
 
