@@ -199,7 +199,7 @@ def config_page() -> Iterator[str]:
     yield "* `${NAME}` and `${NAME:-default}` read an environment variable."
     yield "* `${file:/run/secrets/key}` reads a file and drops its final newline. A relative path starts at the folder of the config."
     yield "* `$${` stands for a literal `${`."
-    yield "* Other forms, such as `$NAME`, `{{NAME}}` and `%NAME%`, are not expanded. In place of a secret, they are refused; elsewhere, `pegboard check` warns about them.\n"
+    yield "* Other forms, such as `$NAME`, `{{NAME}}` and `%NAME%`, are not expanded. Where a secret is expected, they are refused; elsewhere, `pegboard check` warns about them.\n"
     yield "Anchors, aliases and merge keys of YAML work. Top-level keys that begin with `x-` are ignored, as in Docker Compose. You can keep shared parts there, such as `x-limits: &limits {rate_limit: 10/60s}`, and use them with `<<: *limits`.\n"
     schema = json_schema()
     yield "## The file\n"

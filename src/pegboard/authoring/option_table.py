@@ -317,7 +317,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         name="four_eyes",
         meaning="Two people must approve each call that needs consent, in the inbox. Neither of them may be the "
-        "caller. Without `consent`, every call needs it.",
+        "caller. If `consent` is not set, every call needs it.",
         default=False,
         check=_FLAG,
         built="same",

@@ -26,5 +26,5 @@ class AuditForm(Form):
     )
     keep_days: PositiveWhole = Field(AUDIT_KEEP_DAYS, description="Days after which rows are deleted.")
     sign_key: Maybe[ConcealedText] = Field(
-        None, description="Signs the end of the record (HMAC-SHA256), such as ${AUDIT_KEY}."
+        None, description="The secret that signs the end of the record (HMAC-SHA256), such as ${AUDIT_KEY}."
     )

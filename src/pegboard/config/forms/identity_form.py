@@ -86,14 +86,14 @@ class MapRuleForm(Form):
         None, description="The caller's space, such as s1, or {org_id} to take it from the token."
     )
     roles: FilledNames = Field((), description="The caller's roles.")
-    profiles: FilledNames = Field((), description="The profiles that the caller may use; the first is for /mcp.")
+    profiles: FilledNames = Field((), description="The profiles that the caller may use; /mcp uses the first.")
 
 
 class AnonymousForm(Form):
     """The rights of callers without a credential."""
 
     profile: Maybe[FilledText] = Field(None, description="The profile they may use.")
-    profiles: Maybe[Names] = Field(None, description="The profiles that they may use; the first is for /mcp.")
+    profiles: Maybe[Names] = Field(None, description="The profiles that they may use; /mcp uses the first.")
     on: Literal["loopback", "anywhere"] = Field(
         "loopback",
         description="From where these callers may call: only from this machine, or from anywhere, which lets "

@@ -49,7 +49,7 @@ class PredicateForm(Form):
     )
     all: Maybe[tuple[PredicateRef, ...]] = Field(None, description="True if all of these conditions are true.")
     any: Maybe[tuple[PredicateRef, ...]] = Field(None, description="True if at least one of these conditions is true.")
-    not_: Maybe[PredicateRef] = Field(None, alias="not", description="This is false.")
+    not_: Maybe[PredicateRef] = Field(None, alias="not", description="True if this condition is false.")
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> PredicateForm:
@@ -70,7 +70,7 @@ class AvailableForm(Form):
 
     all: Maybe[tuple[Available, ...]] = Field(None, description="True if all of these conditions are true.")
     any: Maybe[tuple[Available, ...]] = Field(None, description="True if at least one of these conditions is true.")
-    not_: Maybe[Available] = Field(None, alias="not", description="This is false.")
+    not_: Maybe[Available] = Field(None, alias="not", description="True if this condition is false.")
     source: Maybe[FilledText] = Field(None, description="True if the source with this name is up.")
 
     @model_validator(mode="after")

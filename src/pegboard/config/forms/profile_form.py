@@ -46,7 +46,7 @@ class RenameForm(Form):
 class ExposureForm(Form):
     """How the tools of a profile are presented, and which of them are left out."""
 
-    mode: ExposureMode = Field("auto", description="The same values as `exposure` without a mapping.")
+    mode: ExposureMode = Field("auto", description="How the tools are presented, with the values of `exposure`.")
     hide_unconnected: Flag = Field(
         False,
         description=(
@@ -72,16 +72,19 @@ class ProfileForm(Form):
         description=(
             "How the tools are presented: `direct` lists all of them; `two_tool` lists only getTools and useTools; "
             "`search` adds searchTools; `auto` is direct while the list fits into `token_budget`, and search "
-            "otherwise. A mapping sets the same value as `mode`, and other options."
+            "otherwise. To set other options too, write a mapping, with this value as `mode`."
         ),
     )
     token_budget: PositiveWhole = Field(
         8_000, description="The size limit of the list with `auto`, in tokens (bytes / 4.3)."
     )
-    pinned: Names = Field((), description="Globs over tool names: these are listed in addition to the meta tools.")
+    pinned: Names = Field(
+        (), description="Globs over tool names: these are listed in addition to the meta tools, such as useTools."
+    )
     rename: Maybe[RenameForm] = Field(None, description="Other names for the meta tools.")
     require_context: Flag = Field(
-        False, description="Whether useTools requires workspace, session, memory and goal in its `context`."
+        False,
+        description="Whether the argument `context` of useTools must contain workspace, session, memory and goal.",
     )
     rate_limit: Maybe[Limit] = Field(None, description="A limit on all calls of one caller in this profile.")
 

@@ -119,7 +119,7 @@ class SourceAuthForm(Form):
     )
     hosts: Names = Field(
         (),
-        description="Hosts, or HOST:PORT, of issuers with private addresses that the service may name. Issuers that "
+        description="The issuers with private addresses that the service may name, as HOST or HOST:PORT. Issuers that "
         "this file names may always have private addresses.",
     )
     idle_seconds: PositiveNumber = Field(
@@ -135,11 +135,13 @@ class SourceAuthForm(Form):
     )
     subject_token_type: Maybe[Literal["access_token", "id_token", "jwt"]] = Field(
         None,
-        description="The kind of token that people send to Pegboard. Default: `id_token` (id_jag), `access_token`.",
+        description="The kind of token that people send to Pegboard. Default: `id_token` with id_jag, otherwise "
+        "`access_token`.",
     )
     grant: Literal["token_exchange", "on_behalf_of"] = Field(
         "token_exchange",
-        description="How the issuer exchanges tokens: RFC 8693, or `on_behalf_of` as Microsoft Entra (exchange).",
+        description="How the issuer exchanges tokens (exchange): as in RFC 8693, or `on_behalf_of` as with Microsoft "
+        "Entra.",
     )
     sends_actor: Flag = Field(
         False, description="Whether a token of the client itself is sent as `actor_token` (exchange)."

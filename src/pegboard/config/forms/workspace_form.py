@@ -76,7 +76,7 @@ class LiveSourceForm(Form):
     sitemap: Maybe[FilledText] = Field(
         None, description="The URL of a web site, or of its site map. Pages of the same host are read."
     )
-    space: FilledText = Field(description="The space of the documents.")
+    space: FilledText = Field(description="The space to which the documents belong, such as a team or a customer.")
     name: Maybe[FilledText] = Field(
         None, description="The name of the source in that space. Default: the folder's name, or the address."
     )

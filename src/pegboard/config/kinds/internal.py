@@ -28,7 +28,8 @@ class InternalForm(ToolForm):
 
     handler: Maybe[Reference] = Field(
         None,
-        description="The function, as `python:module:function`. Default: the one registered under `python:`.",
+        description="The function, as `python:module:function`. Default: the function that a module under `python:` "
+        "registers for this tool.",
     )
     parameters: Maybe[Mapping[Text, Anything]] = Field(
         None,

@@ -77,8 +77,8 @@ class McpToolsForm(Form):
     call_intent: Mapping[FilledText, tuple[FilledName, ...]] = Field(
         default_factory=dict[str, tuple[FilledName, ...]],
         description=(
-            "Properties that `useTools` fills with the model's context, for the tools that match a glob: `'*': "
-            "[context]`."
+            "The arguments that `useTools` fills in from its own argument `context`, for the tools that match a "
+            "glob: `'*': [context]`."
         ),
     )
 
@@ -129,7 +129,7 @@ class McpForm(ToolForm):
 
     mcp: ServerForm = Field(description="The server.")
     auth: Maybe[SourceAuthForm] = Field(
-        None, description="How Pegboard authenticates at the server (http, sse). Default: `mcp: {headers}` alone."
+        None, description="How Pegboard authenticates at the server (http, sse). Default: only with `mcp: {headers}`."
     )
 
 

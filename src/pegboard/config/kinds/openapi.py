@@ -96,8 +96,8 @@ class ApiForm(Form):
     call_intent: Mapping[FilledText, tuple[FilledName, ...]] = Field(
         default_factory=dict[str, tuple[FilledName, ...]],
         description=(
-            "Properties that `useTools` fills with the model's context, for the operations that match a glob: `'*': "
-            "[context]`."
+            "The arguments that `useTools` fills in from its own argument `context`, for the operations that match a "
+            "glob: `'*': [context]`."
         ),
     )
 

@@ -159,7 +159,7 @@ _AnnotationsForm: Any = create_model(
 
 
 class _NamedForm(Form):
-    name: ToolName = Field(description="The tool's name: 1 to 64 of A-Z a-z 0-9 _ -.")
+    name: ToolName = Field(description="The name of this entry: 1 to 64 of A-Z a-z 0-9 _ -.")
     type: FilledText = Field(description="The kind of tool.")
 
 

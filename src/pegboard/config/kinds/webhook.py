@@ -21,7 +21,8 @@ class RequestForm(Form):
     """The request to the service, and the part of its response that is the result."""
 
     url: FilledText = Field(
-        description="The service's URL. `{name}` in the path or query is replaced by that argument, as one segment."
+        description="The service's URL. `{name}` in the path or query is replaced by the value of the argument `name`, "
+        "as one segment."
     )
     method: Method = Field("POST", description="The HTTP method. GET and DELETE send arguments as a query string.")
     headers: Mapping[FilledText, ConcealedText] = Field(
@@ -46,7 +47,7 @@ class WebhookForm(DescribedForm):
     description: Maybe[FilledText] = Field(description="What the tool does and when to use it, for the model.")
     webhook: RequestForm = Field(description="The request to the service.")
     auth: Maybe[SourceAuthForm] = Field(
-        None, description="How Pegboard authenticates at the service. Default: `webhook: {headers}` alone."
+        None, description="How Pegboard authenticates at the service. Default: only with `webhook: {headers}`."
     )
 
 
