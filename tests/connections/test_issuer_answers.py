@@ -85,12 +85,16 @@ async def test_an_issuer_whose_clock_is_minutes_off_names_the_account_and_its_to
 async def test_the_granted_scopes_are_stored_and_a_step_up_that_is_not_granted_asks_once_a_call(tmp_path: Path) -> None:
     async with world(tmp_path / "c.db") as here:
         [one, _] = here.workers
-        one.add(settings_of(here.issuer, here.upstream, scopes=("read", "write", "offline_access")))
+        here.issuer.scopes.append("email")
+        asked_for = ("read", "write", "offline_access")
+        one.add(settings_of(here.issuer, here.upstream, scopes=(*asked_for, "email")))
         for sent, stored, refused in (
+            # Google sends its own name for `email`.
+            ("read write urn:g:email", ("read", "write", "urn:g:email"), ()),
             ("read", ("read",), ("write",)),
             ("read,admin", ("read", "admin"), ("write",)),
             ("", (), ("read", "write")),
-            (None, ("read", "write", "offline_access"), ()),
+            (None, (*asked_for, "email"), ()),
         ):
             here.issuer.switches.rewrites = with_fields(scope=sent)
             made = await connect(one, here.issuer)
@@ -103,7 +107,7 @@ async def test_the_granted_scopes_are_stored_and_a_step_up_that_is_not_granted_a
             made = await connect(one, here.issuer, challenge=more)
             assert (made.scopes, made.refused_scopes) == (("read",), ("write",))
             asked = here.issuer.seen["authorize"][-1]["scope"].split()
-            assert sorted(asked) == ["offline_access", "read", "write"]
+            assert sorted(asked) == ["email", "offline_access", "read", "write"]
         assert here.issuer.hits["token:refresh_token"] == 0
 
 

@@ -90,8 +90,8 @@ class Connection(Struct, frozen=True, kw_only=True):
     must connect again. `account` is the name of the account at the service, `None` if the issuer did not say. Times are
     in seconds since 1970.
 
-    `refused_scopes` are those that were requested and not granted. Only the connection that `Connections.finish`
-    returns has them; they are not stored.
+    `refused_scopes` are those that were requested and not granted, except scopes of OpenID Connect. Only the connection
+    that `Connections.finish` returns has them; they are not stored.
     """
 
     id: str

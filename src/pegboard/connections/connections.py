@@ -79,6 +79,9 @@ CALLBACK_PATH = "/connections/callback"
 
 log = logging.getLogger("pegboard.connections")
 _TICKET_BYTES = 32
+# The scopes of OpenID Connect: rights to log in and to refresh tokens, which issuers leave out of their answer or send
+# under names of their own, as Google does.
+_OF_OPENID = frozenset({"openid", "profile", "email", "address", "phone", "offline_access"})
 POSTGRES_CONNECTIONS_KEPT = 4  # connections to a PostgreSQL store that stay open for the next read
 T = TypeVar("T")
 OnChange = Callable[[Person, str, bool], object]
@@ -365,9 +368,8 @@ class Connections:
         )  # fmt: skip
         self._note("account_connected", connection, by=flow.person.user_id)
         self._notify(flow.person, flow.source, is_connected=True)
-        refused = tuple(scope for scope in flow.scopes if scope not in connection.scopes)
-        # Some issuers do not list the right to refresh tokens.
-        return replace(connection, refused_scopes=tuple(scope for scope in refused if scope != "offline_access"))
+        granted = _OF_OPENID.union(connection.scopes)
+        return replace(connection, refused_scopes=tuple(scope for scope in flow.scopes if scope not in granted))
 
     async def _discovered(self, ticket: str, reader: Person | None) -> Flow:
         flow = await _answered(self._store.flow(ticket))
