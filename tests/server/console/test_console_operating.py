@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -18,7 +19,7 @@ from pegboard.config import load_catalog
 from pegboard.model.error import ERROR_KINDS, CallError
 from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
-from pegboard.server.console.outcome_words import OUTCOME_WORDS, outcome_in_words
+from pegboard.server.console.outcome_words import OUTCOME_WORDS, outcome_in_words, outcome_meant
 from tests.auth.parts import bearer
 from tests.core.parts import FakeSource, foreign
 from tests.server.console.browsing import Browser, console, text_of
@@ -125,6 +126,9 @@ async def test_the_audit_shows_calls_and_one_call_in_full(audited: Browser) -> N
     rows = (await audited.get("/audit?a_kind=ok&a_tool=main.*&format=json")).json()
     assert [(row["tool"], row["outcome"]) for row in rows] == [(row["tool"], "ok") for row in rows]
     assert rows
+    for typed in ("wrong arguments", " Wrong arguments", "invalid_arguments"):
+        [row] = (await audited.get(f"/audit?a_kind={quote(typed)}&format=json")).json()
+        assert (row["tool"], row["outcome"]) == ("main.add", "invalid_arguments")
     assert "No row matches" in (await audited.get("/audit?a_user=nobody")).text
     assert (await audited.get("/audit/none")).status_code == 404
 
@@ -168,6 +172,10 @@ async def test_changes_that_the_server_made_itself_are_not_of_nobody(audited: Br
 def test_every_kind_of_error_has_words() -> None:
     assert set(OUTCOME_WORDS) == ERROR_KINDS
     assert not [words for words in OUTCOME_WORDS.values() if "_" in words]
+    assert [outcome_meant(words) for words in OUTCOME_WORDS.values()] == list(OUTCOME_WORDS)
+    assert [outcome_meant(typed) for typed in ("", "runs", "ok", "account disconnected")] == [
+        "", "begin", "ok", "account_disconnected",
+    ]  # fmt: skip
     assert [outcome_in_words(kind) for kind in ("tool_error", "ok", "account_disconnected")] == [
         "tool failed", "ok", "account disconnected",
     ]  # fmt: skip

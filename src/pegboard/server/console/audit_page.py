@@ -13,6 +13,7 @@ from pegboard.audit.audit import Audit
 from pegboard.audit.audit_query import AuditFilter, newest_rows
 from pegboard.audit.audit_row import AuditRow
 from pegboard.server.console.frame import frame
+from pegboard.server.console.outcome_words import outcome_meant
 from pegboard.server.console.page_error import PageError, only_operators
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.shown_json import pretty
@@ -83,9 +84,8 @@ def _cells(line: AuditLine) -> Sequence[Cell]:
 
 
 def _filter(chosen: Mapping[str, str]) -> AuditFilter:
-    return AuditFilter(
-        tool=chosen["tool"], user=chosen["user"], space=chosen["space"], kind=chosen["kind"]
-    )  # fmt: skip
+    kind = outcome_meant(chosen["kind"])
+    return AuditFilter(tool=chosen["tool"], user=chosen["user"], space=chosen["space"], kind=kind)
 
 
 def audit_of(visit: Visit) -> Audit | None:

@@ -1,4 +1,4 @@
-"""Outcome words: how the pages of the console say how a call ended."""
+"""Outcome words: how the pages of the console say how a call ended, and how people ask for it."""
 
 from __future__ import annotations
 
@@ -41,16 +41,23 @@ OUTCOME_WORDS: Final[Mapping[ErrorKind, str]] = {
     "config_invalid": "config invalid",
     "connection_required": "account not connected",
 }
-_OTHERS: Final[Mapping[str, str]] = {
+_WORDS: Final[Mapping[str, str]] = {
+    **OUTCOME_WORDS,
     "ok": "ok",
     "": "runs",
     "unknown": "not ended yet",
     "moved": "moved to another worker",
 }
+# A call that runs has an event alone, and no outcome.
+_KINDS: Final[Mapping[str, str]] = {words: kind or "begin" for kind, words in _WORDS.items()}
 
 
 def outcome_in_words(kind: str) -> str:
     """Return the outcome of a call or the name of an event in words: `tool failed` for `tool_error`."""
-    return next(
-        (words for known, words in OUTCOME_WORDS.items() if known == kind), _OTHERS.get(kind, kind.replace("_", " "))
-    )
+    return _WORDS.get(kind, kind.replace("_", " "))
+
+
+def outcome_meant(text: str) -> str:
+    """Return the outcome or event that a person has typed, as its name or in the words that the pages show."""
+    typed = text.strip().lower()
+    return _KINDS.get(typed, typed.replace(" ", "_"))
