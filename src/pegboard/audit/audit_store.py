@@ -57,5 +57,5 @@ class AuditStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open connections."""
         ...

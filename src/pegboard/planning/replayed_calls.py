@@ -146,7 +146,7 @@ class Replayer:
             self._take(row, *await self._judged(row, row.profile or None))
 
     async def finished(self) -> Replay:
-        """Judge what is left, and return what changes."""
+        """Judge the remaining calls, and return the changes."""
         for row in self._of_agents:
             self._take(row, *await self._judged_for_agent(row))
         for decided in limited(self._timed):

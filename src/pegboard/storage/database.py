@@ -85,7 +85,7 @@ class Database(Protocol):
         ...
 
     def close(self) -> None:
-        """Close what is open and not in use."""
+        """Close the open connections that are not in use."""
         ...
 
 

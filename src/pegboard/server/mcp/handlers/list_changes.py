@@ -45,7 +45,6 @@ class Listener:
     """One listen stream: its subscriptions, and the notifications still to be sent.
 
     A pending change is sent once, however often it occurs, so a slow reader does not use more memory.
-    grow.
     """
 
     def __init__(self, wanted: JSON) -> None:
