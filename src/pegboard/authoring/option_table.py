@@ -473,7 +473,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="full_names",
-        meaning="The names that lists of names show in place of its own. With `[]`, a builder may build any tools.",
+        meaning="Other names for lists of names, in place of its own. With `[]`, a builder may build any tools.",
         inheritance="own",
         built="declaration",
     ),

@@ -59,8 +59,8 @@ async def started(
 ) -> dict[str, str]:
     """Start these sources and wait for their tools, all at the same time; returns the errors of those that failed.
 
-    `at_most_s` returns how long to wait for a source instead of its own time limit; a source that takes longer is
-    still connecting, and nothing is printed about it.
+    `at_most_s` returns the seconds to wait for a source, in place of its own time limit. Nothing is printed about a
+    source that needs more time.
     """
     sources = catalog.registry.sources
     for name in names:

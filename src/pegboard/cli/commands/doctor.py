@@ -257,7 +257,7 @@ def _source(source: Source, fault: str) -> Finding:
 def _stopped_programs(sources: Iterable[Source]) -> Iterator[Finding]:
     """Yield the programs of MCP servers that a signal has stopped.
 
-    Doctor starts programs of its own. Those of a running server are found by their command line.
+    Doctor starts its own programs, and finds the programs of a running server by their command lines.
     """
     commands = {
         source.name: (settings.command, settings.args)
