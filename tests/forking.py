@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent.parent
 IMPORTED = (
     "pegboard.cli.command_line", "pegboard.cli.commands.serve", "pegboard.discovery.tool_page", "cyclopts.help",
     "pegboard.agents.guardrails", "pegboard.config", "pegboard.config.kinds.internal",
-    "pegboard.config.kinds.tool_form", "pegboard.server.app", "pegboard.server.stdio",
+    "pegboard.config.kinds.tool_form", "pegboard.cli.http_serving", "pegboard.server.stdio",
     "pegboard.server.mcp.protocol.request_checks", "pegboard.sources.mcp.connection", "pegboard.discovery.search.index",
     "mcp.server.mcpserver",
     "pegboard.auth.verifier", "pegboard.sources.builtin.sqlite_engine", "pegboard.sources.expressions", "pydantic",

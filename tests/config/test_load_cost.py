@@ -11,6 +11,7 @@ from pegboard.config.forms.agent_words import KEYS_OF_AGENT_FILES
 # What is heavy, and what a config of Python tools alone has no use for.
 _UNUSED = [
     "httpcore2", "httpx2", "pegboard.agents.conversations", "pegboard.audit", "pegboard.auth.present_rights",
+    "pegboard.cli.http_serving",
     "pegboard.config.declared_budgets", "pegboard.config.forms.agent_form", "pegboard.config.forms.source_auth_form",
     "pegboard.config.kinds.tool_form", "pegboard.config.reload", "pegboard.config.source_auth",
     "pegboard.config.workspace", "pegboard.consent.sql_records", "pegboard.planning", "pegboard.sources.builtin.kind",
@@ -46,7 +47,7 @@ def test_a_file_is_known_for_an_agents_by_all_keys_that_its_form_has() -> None:
     assert [set(form.model_fields) for form in AGENT_FILES] == [set(KEYS_OF_AGENT_FILES)] * 2
 
 
-def test_a_client_that_starts_the_server_waits_for_no_numpy_and_no_http_client(tmp_path: Path) -> None:
+def test_a_client_that_starts_the_server_waits_for_no_numpy_and_no_http(tmp_path: Path) -> None:
     (tmp_path / "pegboard.yaml").write_text("python: [own]\n")
     (tmp_path / "own.py").write_text(
         "from pegboard import default_catalog\n@default_catalog.tool\ndef here() -> None: ...\n"
@@ -65,4 +66,4 @@ def test_a_client_that_starts_the_server_waits_for_no_numpy_and_no_http_client(t
     assert '"here"' in ran.stdout, ran.stderr
     imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines() if line.startswith("import time:")}
     assert "pegboard.server.stdio" in imported
-    assert not imported & {"httpcore2", "httpx2", "numpy", "sqlalchemy"}
+    assert not imported & {"httpcore2", "httpx2", "numpy", "pegboard.cli.http_serving", "sqlalchemy"}

@@ -104,11 +104,10 @@ async def until(holds: Any) -> None:
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        # It may end between these two, also after its file was opened.
+        return not Path("/proc").exists() or Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    return (
-        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z" if Path("/proc").exists() else True
-    )
 
 
 async def test_a_session_goes_on_at_whichever_worker_answers_and_is_the_same_there(tmp_path: Path) -> None:

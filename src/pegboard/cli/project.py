@@ -15,6 +15,7 @@ from pegboard.catalog import Catalog
 from pegboard.cli.command_error import CommandError
 from pegboard.cli.options import Identity, Options
 from pegboard.cli.source_startup import start_needed
+from pegboard.cli.terminal import Terminal
 from pegboard.config import Config, context_for, load_catalog, warnings
 from pegboard.config.yaml.config_files import named_variables
 from pegboard.core.view import View
@@ -82,6 +83,13 @@ class Project(Struct, frozen=True, kw_only=True):
     def warnings(self) -> list[Problem]:
         """Return the warnings of the config, such as policy entries that match no tool."""
         return warnings(self.config, self.catalog)
+
+    def note_warnings(self, terminal: Terminal) -> None:
+        """Print the warnings that loading the config gave."""
+        for warning in self.config.open_files:
+            terminal.note(f"warning: {warning.message}")
+        for warning in self.config.warnings:
+            terminal.note(f"warning: {warning.where}: {warning.path}: {warning.message}")
 
     def check_profile(self, name: str | None) -> None:
         """Refuse an unknown profile, with suggestions."""
