@@ -108,7 +108,7 @@ class ConsentsForm(Form):
     )
     url: Maybe[Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*[^\s/?#])?$")]] = Field(
         None,
-        description="The URL of `pegboard serve --http`, without a trailing slash. The error of a refused call then "
+        description="The URL of `pegboard serve`, without a trailing slash. The error of a refused call then "
         "contains the page URL/consents/ID, on which a person decides.",
     )
 
