@@ -109,6 +109,20 @@ def test_a_plan_against_git_names_what_breaks_and_what_got_weaker(
     )
 
 
+def test_a_gained_tool_is_explained_by_the_change_and_not_as_if_it_were_still_hidden(run: Run, folder: Path) -> None:
+    path, old = folder / "pegboard.yaml", folder / "old.yaml"
+    text = path.read_text()
+    old.write_text(text.replace('deny: ["search_*"]', 'deny: ["search_*", echo]'))
+    path.write_text(text.replace("chat: {include: [core]", "chat: {include: [core, admin]"))
+    profiles = orjson.loads(run("plan", "--against", "old.yaml", "--json").out)["profiles"]
+    [chat] = [one for one in profiles if one["profile"] == "chat"]
+    gained = {c["tool"]: (c["what"], c["detail"]) for c in chat["changes"] if c["kind"] == "gained"}
+    assert gained["echo"][0] == "policy"
+    assert gained["echo"][1].startswith("no rule denies it any more; the reason before: denied by ['echo']")
+    assert gained["explode"][0] == "group"
+    assert gained["explode"][1].startswith("the profile now includes it; the reason before: not in include=['core']")
+
+
 def test_a_plan_tells_which_budgets_got_weaker(run: Run, folder: Path) -> None:
     path, old = folder / "pegboard.yaml", folder / "old.yaml"
     text = path.read_text()

@@ -28,6 +28,18 @@ from pegboard.planning.guard_change import (
 from pegboard.planning.schema_change import SAME, SchemaChange, compare_schemas
 
 EXPOSURES = ("direct", "two_tool", "search")
+# How a gained tool came into a profile, by the code that hid it before.
+_GAINED_BY: Mapping[str, str] = {
+    "internal": "other code alone could call it before",
+    "group": "the profile now includes it",
+    "policy": "no rule denies it any more",
+    "quarantine": "it has been accepted",
+    "source": "its source can be read now",
+    "connection": "it no longer needs a connected account to be listed",
+    "factory": "the host now supplies its requirements",
+    "available": "its condition now holds",
+    "builder": "its builder no longer fails",
+}
 
 
 class Answer(NamedTuple):
@@ -197,8 +209,16 @@ def _visibility_changes(old: Seen, new: Seen, before: Side, after: Side) -> Iter
     for name in new.names:
         answer = old.answers[name]
         if answer.entry is None and not _is_unlisted(new.answers[name].entry, before):
-            detail = "it was not declared" if answer.code == "unknown" else answer.reason
-            yield Change(kind="gained", tool=name, what=answer.code, detail=detail)
+            yield Change(kind="gained", tool=name, what=answer.code, detail=_gained_by(answer))
+
+
+def _gained_by(before: Answer) -> str:
+    """Return what lets a profile have a tool now; the old reason alone would read as if the tool were still hidden."""
+    if before.code == "unknown":
+        return "it was not declared"
+    if before.code == "profile":
+        return "the profile is new"
+    return f"{_GAINED_BY.get(before.code, 'it is no longer hidden')}; the reason before: {before.reason}"
 
 
 def _is_unlisted(entry: ToolEntry | None, other: Side) -> bool:
