@@ -190,6 +190,20 @@ async def test_an_operator_may_look_at_profiles_that_are_not_theirs(tmp_path: Pa
         assert pegs((await browser.get("?profile=vault")).text) == {"greet": "v", "open_vault": "v"}
 
 
+async def test_names_with_numbers_are_in_the_order_of_the_numbers_on_each_page() -> None:
+    catalog = Catalog("shop")
+    for number in (10, 2, 1):
+        catalog.tool(name=f"read_{number}", namespace=f"team{number}", groups="core")(lambda: "")
+    catalog.profile(Profile(name="all", include=("core",)))
+    catalog.profile(Profile(name="none", include=("core",), policy=Policy(deny=("*",))))
+    async with console(catalog) as browser:
+        await browser.log_in()
+        for path in ("", "/matrix", "/compare?profile=all&b_profile=none"):
+            page = (await browser.get(path)).text
+            shown = re.findall(r">(?:team\d+\.)?(read_\d+)<", page.replace("<wbr>", ""))
+            assert list(dict.fromkeys(shown)) == ["read_1", "read_2", "read_10"], path
+
+
 async def test_an_empty_board_says_what_to_write() -> None:
     async with console(Catalog("empty")) as browser:
         await browser.log_in()

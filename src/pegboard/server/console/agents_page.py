@@ -20,6 +20,7 @@ from pegboard.server.console.audit_page import AuditLine, audit_line, audit_of
 from pegboard.server.console.decision_words import legend_of
 from pegboard.server.console.find_page import callers_of
 from pegboard.server.console.frame import frame
+from pegboard.server.console.natural_order import natural_key
 from pegboard.server.console.page_error import PageError, only_operators
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.visit import Visit
@@ -75,7 +76,7 @@ class AgentsPage:
         graph = agent_graph(registry.declarations)
         rows = [_row(agent, len(registry.own_tools(agent))) for agent in registry.declarations.agents.values()]
         values = {
-            "rows": sorted(rows),
+            "rows": sorted(rows, key=lambda row: natural_key(row.name)),
             "tree": _tree(graph),
             "edges": sum(map(len, graph.values())),
             "callers": callers_of(visit)[:CALLERS_SHOWN],
@@ -141,7 +142,7 @@ async def _pegs(visit: Visit, agent: AgentEntry) -> list[AgentPeg]:
         # What the agent does not ask for says nothing about it.
         if code != "group":
             pegs.append(AgentPeg(name, code, "" if entry is None else entry.agent or "", is_own))
-    return sorted(pegs, key=lambda peg: (peg.code != "visible", not peg.is_own, peg.name))
+    return sorted(pegs, key=lambda peg: (peg.code != "visible", not peg.is_own, natural_key(peg.name)))
 
 
 def _budgets(budgets: AgentBudgets) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from pegboard.model.decision import Code
 from pegboard.model.tool import ToolEntry
 from pegboard.server.console.decision_words import legend_of
 from pegboard.server.console.frame import frame
+from pegboard.server.console.natural_order import natural_key
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.visit import Visit
 
@@ -71,14 +72,23 @@ class BoardPage:
 
 async def pegs_of(visit: Visit, view: View) -> list[tuple[ToolEntry, Peg]]:
     """Return the tools that this person may know of, each with its peg, by namespace and name."""
+    shown, codes = await _shown(visit, view)
+    pegs = [(entry, _peg(entry, codes.get(name, "visible"), view)) for name, entry in shown.items()]
+    return sorted(pegs, key=lambda pair: (natural_key(pair[0].spec.namespace), natural_key(pair[1].name)))
+
+
+async def codes_of(visit: Visit, view: View) -> dict[str, Code]:
+    """Return the code of each tool that this person may know of, in no order."""
+    shown, codes = await _shown(visit, view)
+    return {name: codes.get(name, "visible") for name in shown}
+
+
+async def _shown(visit: Visit, view: View) -> tuple[dict[str, ToolEntry], dict[str, Code]]:
+    """Return the tools that this person may know of, and the codes; a tool without a code is visible."""
     if visit.is_operator:
         codes = await view.acodes()
-        shown = {entry.wire_name: entry for entry in (*view.snapshot.entries, *view.tools())}
-    else:
-        shown = {entry.wire_name: entry for entry in await view.atools()}
-        codes = dict[str, Code]()
-    pegs = [(entry, _peg(entry, codes.get(name, "visible"), view)) for name, entry in shown.items()]
-    return sorted(pegs, key=lambda pair: (pair[0].spec.namespace, pair[1].name))
+        return {entry.wire_name: entry for entry in (*view.snapshot.entries, *view.tools())}, codes
+    return {entry.wire_name: entry for entry in await view.atools()}, {}
 
 
 def _peg(entry: ToolEntry, code: Code, view: View) -> Peg:

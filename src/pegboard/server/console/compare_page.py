@@ -8,9 +8,10 @@ from starlette.responses import Response
 
 from pegboard.core.view import View
 from pegboard.model.decision import Code
-from pegboard.server.console.board import pegs_of
+from pegboard.server.console.board import codes_of
 from pegboard.server.console.decision_words import explanation_of
 from pegboard.server.console.frame import frame
+from pegboard.server.console.natural_order import natural_key
 from pegboard.server.console.page_error import no_such_profile
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.visit import Lens, Visit
@@ -57,8 +58,10 @@ class ComparePage:
             other = Lens(profile=next((one for one in visit.profiles if one != visit.looks_as.profile), ""))
         principals = (visit.looks_as, visit.through(other))
         first, second = (visit.view(principal) for principal in principals)
-        codes = await _codes(visit, first), await _codes(visit, second)
-        names = sorted(name for name in codes[0] | codes[1] if codes[0].get(name) != codes[1].get(name))
+        codes = await codes_of(visit, first), await codes_of(visit, second)
+        names = sorted(
+            (name for name in codes[0] | codes[1] if codes[0].get(name) != codes[1].get(name)), key=natural_key
+        )
         values = {
             "sides": [
                 Side(prefix, title, lens, principal.profile, lens.whose or "you", [*each.values()].count("visible"))
@@ -74,10 +77,6 @@ class ComparePage:
             "swapped": visit.address("/compare", {**other.query(), **visit.lens.query(OTHER)}),
         }  # fmt: skip
         return self._pages.streamed("compare.html", {**frame(visit, "compare"), **values})
-
-
-async def _codes(visit: Visit, view: View) -> dict[str, Code]:
-    return {peg.name: peg.code for _, peg in await pegs_of(visit, view)}
 
 
 async def _difference(

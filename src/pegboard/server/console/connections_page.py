@@ -12,6 +12,7 @@ from pegboard.connections.connection_records import ConnectFailedError, Connecti
 from pegboard.server.connect_login import ConnectLogin
 from pegboard.server.connection_access import ConnectionAccess, access_of
 from pegboard.server.console.frame import frame
+from pegboard.server.console.natural_order import natural_key
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.shown_time import ago, until
@@ -91,7 +92,10 @@ class ConnectionsPage:
             own = {row.connection.source: row for row in reversed(rows) if row.connection.person == access.person}
             others = [row for row in rows if row.connection.person != access.person]
             if access.person is not None:
-                services = [Service(name, own.get(name)) for name in sorted({*access.connections.sources, *own})]
+                services = [
+                    Service(name, own.get(name))
+                    for name in sorted({*access.connections.sources, *own}, key=natural_key)
+                ]
         values = {
             "has_store": connections is not None and bool(connections.sources), "services": services,
             "others": others, "has_user": access is not None and access.person is not None, "link": link,

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from pegboard.model.decision import Code
 from pegboard.server.console.decision_words import legend_of
 from pegboard.server.console.frame import frame
+from pegboard.server.console.natural_order import natural_key
 from pegboard.server.console.page_error import only_operators
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.table_file import links_of, table_file
@@ -38,7 +39,7 @@ class MatrixPage:
         for profile in profiles or (None,):
             view = gateway.catalog.view(gateway.context(visit.looks_as), profile=profile)
             columns.append(await view.acodes())
-        entries = sorted(gateway.registry.snapshot().entries, key=lambda entry: entry.qualified_id)
+        entries = sorted(gateway.registry.snapshot().entries, key=lambda entry: natural_key(entry.qualified_id))
         rows = [
             MatrixRow(name, entry.spec.namespace, [codes.get(name, "unknown") for codes in columns])
             for name, entry in ((entry.wire_name, entry) for entry in entries)

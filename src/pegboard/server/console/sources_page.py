@@ -17,6 +17,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.probe import Probe
 from pegboard.model.source_state import HeldDefinition, SourceState
 from pegboard.server.console.frame import frame
+from pegboard.server.console.natural_order import natural_key
 from pegboard.server.console.page_error import PageError, no_such_page, only_operators
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.pending_config import PendingConfig
@@ -220,7 +221,7 @@ def _plan_rows(plan: JSON) -> list[PlanRow]:
 
 
 def _worst_first(row: SourceRow) -> tuple[bool, bool, str]:
-    return row.state.is_up, not (row.held or row.quarantined or row.changed), row.name
+    return row.state.is_up, not (row.held or row.quarantined or row.changed), natural_key(row.name)
 
 
 def _done(visit: Visit, what: str) -> Response:

@@ -17,6 +17,7 @@ from pegboard.discovery.token_count import BY_BYTES, estimated_tokens
 from pegboard.model.json_types import JSON
 from pegboard.server.console.audit_page import audit_of
 from pegboard.server.console.frame import frame
+from pegboard.server.console.natural_order import natural_key
 from pegboard.server.console.outcome_words import outcome_in_words
 from pegboard.server.console.page_error import PageError, only_operators
 from pegboard.server.console.pages import Pages
@@ -88,7 +89,7 @@ class UsagePage:
 def _values(visit: Visit, counted: CountedCalls, period_s: float) -> dict[str, object]:
     whole, rows = counted.whole, counted.rows
     declared = visit.gateway.registry.snapshot().entries
-    never = sorted(entry.wire_name for entry in declared if entry.qualified_id not in counted.tools)
+    never = sorted((entry.wire_name for entry in declared if entry.qualified_id not in counted.tools), key=natural_key)
     most = max((row.calls for row in rows), default=1)
     return {
         "whole": _line(whole, whole.calls or 1), "rows": [_line(row, most) for row in rows[:USAGE_ROWS_SHOWN]],
