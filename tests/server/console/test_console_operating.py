@@ -292,7 +292,9 @@ async def test_a_task_is_cancelled_and_resumed_by_a_form(tmp_path: Path) -> None
     async with console(desk.office.catalog) as browser:
         task = await desk.start(browser, "paul", "cats")
         await browser.log_in(desk.office.key["paul"])
-        assert "runs" in text_of((await browser.get(f"/tasks/{task}")).text)
+        shown = await browser.get(f"/tasks/{task}")
+        # A running task has nothing to resume, and one that is not durable cannot be.
+        assert ("runs" in text_of(shown.text), "/resume" in shown.text, "/cancel" in shown.text) == (True, False, True)
         assert (await browser.post(f"/tasks/{task}/resume")).headers["location"].endswith("done=resumed")
         await browser.get(f"/tasks/{task}")
         assert (await browser.post(f"/tasks/{task}/cancel")).status_code == 303

@@ -16,6 +16,7 @@ from pegboard.auth.rule_callers import rule_callers
 from pegboard.server.console.board import pegs_of
 from pegboard.server.console.decision_words import meaning_of
 from pegboard.server.console.frame import frame, tabs_of
+from pegboard.server.console.outcome_words import outcome_in_words
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.shown_time import ago
 from pegboard.server.console.visit import Lens, Visit
@@ -123,7 +124,7 @@ async def _calls(visit: Visit, query: str) -> list[Hit]:
 
 
 def _call_words(row: AuditRow, now: float) -> str:
-    return f"{row.outcome or row.event} by {row.user or 'nobody known'}, {ago(row.at, now)}"
+    return f"{outcome_in_words(row.outcome or row.event)} by {row.user or 'nobody known'}, {ago(row.at, now)}"
 
 
 def _has(text: str, words: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.task import TaskRecord
 from pegboard.server.console.frame import frame
+from pegboard.server.console.outcome_words import outcome_in_words
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.shown_json import pretty
 from pegboard.server.console.shown_time import ago
@@ -26,13 +27,14 @@ _ORDER = {"stuck": 0, "asks": 1, "failed": 2, "runs": 3, "completed": 4, "cancel
 
 
 class TaskRow(NamedTuple):
-    """A task for the list; `state` is one of the words of `_ORDER`."""
+    """A task for the list; `state` is one of the words of `_ORDER`, and only a stuck durable task may be resumed."""
 
     record: TaskRecord
     state: str
     begun: str
     seen: str
     step: str
+    may_resume: bool
 
 
 class TasksPage:
@@ -74,7 +76,7 @@ class TasksPage:
         values = {
             "row": _row(record, visit.now(), steps.get(record.task_id, "")),
             "result": "" if result is None or not shows_result else pretty(result.structured or result.text),
-            "error": "" if error is None else f"{error.kind}: {error.message}",
+            "error": "" if error is None else f"{outcome_in_words(error.kind)}: {error.message}",
             "has_result": result is not None, "shows_result": shows_result,
         }  # fmt: skip
         return self._pages.page("task.html", {**frame(visit, "tasks"), **values})
@@ -130,7 +132,8 @@ def _row(record: TaskRecord, now: float, step: str) -> TaskRow:
     if record.result is not None and record.result.is_error:
         # The task has ended as it should, but for people its tool has failed.
         state = "failed"
-    return TaskRow(record, state, ago(record.created_at, now), ago(record.updated_at, now), step)
+    may_resume = state == "stuck" and record.is_durable
+    return TaskRow(record, state, ago(record.created_at, now), ago(record.updated_at, now), step, may_resume)
 
 
 def _detail(record: TaskRecord) -> JSON:
