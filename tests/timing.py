@@ -6,7 +6,8 @@ cost, timed at the same moment with the same clock: where that takes three times
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from time import perf_counter, process_time, thread_time
 from types import FrameType
@@ -22,6 +23,50 @@ PATIENCE_S = 60.0
 CPU = process_time
 OF_THREAD = thread_time
 Clock = Callable[[], float]
+# Seconds between two looks at whether this process may run.
+LOOK_S = 0.005
+
+
+class RunningClock:
+    """Seconds in which this process could run; the time for which the machine let it stand still is left out.
+
+    A thread looks at the time again and again. Where much more passes between two looks than was asked for, and no CPU
+    was used meanwhile, nothing in this process could run. Waiting for an event counts, since the thread goes on then;
+    so does computing, also where it keeps the thread from looking.
+    """
+
+    def __init__(self) -> None:
+        self._over, self._lock = threading.Event(), threading.Lock()
+        self._lost_s = 0.0
+        self._looked_at = perf_counter(), process_time()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+        self._thread.start()
+
+    def __call__(self) -> float:
+        with self._lock:
+            now, cpu = perf_counter(), process_time()
+            passed_s, used_s = now - self._looked_at[0], cpu - self._looked_at[1]
+            self._lost_s += max(0.0, passed_s - used_s - 2 * LOOK_S)
+            self._looked_at = now, cpu
+            return now - self._lost_s
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look_on(self) -> None:
+        while not self._over.wait(LOOK_S):
+            self()
+
+
+@contextmanager
+def running_clock() -> Generator[RunningClock]:
+    """Give a clock for limits that are shorter than this process may stand still on a busy machine."""
+    clock = RunningClock()
+    try:
+        yield clock
+    finally:
+        clock.close()
 
 
 def _work() -> int:

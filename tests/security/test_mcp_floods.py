@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.model.json_types import JSON
 from pegboard.model.record import replace
 from pegboard.model.result import ResourceLink
+from pegboard.sources.mcp import http_transport
 from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.evil.observing import observed
 from tests.security.test_mcp_http_client import GOOD, evil_http, offering, on_http, tool
@@ -253,13 +255,27 @@ async def test_mcpc_20_a_line_of_a_gigabyte_is_cut_off(tmp_path: Path) -> None:
     assert "wrote it all" not in log.read_text()
 
 
-async def test_mcpc_20_a_server_that_breaks_off_at_once_is_asked_again_ever_more_seldom(tmp_path: Path) -> None:
+async def test_mcpc_20_a_server_that_breaks_off_at_once_is_asked_again_ever_more_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits_s = http_transport.MCP_RESUME_WAITS_S
+    assert waits_s[0] >= 0.5
+    assert all(later >= 2 * earlier for earlier, later in pairwise(waits_s))
+    # The second wait is one that nothing outlasts.
+    monkeypatch.setattr(http_transport, "MCP_RESUME_WAITS_S", (waits_s[0], 10 * PATIENCE_S))
     log = tmp_path / "log"
-    async with behaving("http", "call=retry_sse", f"log={log}", own={"timeout_s": 2.0}) as (view, source):
-        assert kind_of(await view.call("up__echo", {"text": "hi"})) == "timeout"
-        # After half a second, and one more second; the next would come after two.
-        assert log.read_text().count("GET 7") in (1, 2)
+    async with behaving("http", "call=retry_sse", f"log={log}", own={"timeout_s": PATIENCE_S}) as (view, source):
+        asked = asyncio.create_task(view.call("up__echo", {"text": "hi"}))
+        async with asyncio.timeout(PATIENCE_S):
+            while "GET 7" not in log.read_text():
+                await asyncio.sleep(0.01)
+        # Again, if it were asked again at once, as it wants.
+        for _ in range(3):
+            assert kind_of(await view.call("calm__echo", {"text": "hi"})) == "ok"
+        assert log.read_text().count("GET 7") == 1
         assert source.state().status == "ok"
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
 
 
 async def test_an_answer_that_is_broken_off_without_end_is_given_up(
@@ -268,7 +284,7 @@ async def test_an_answer_that_is_broken_off_without_end_is_given_up(
     monkeypatch.setattr("pegboard.sources.mcp.http_transport.MCP_RESUMES", 3)
     monkeypatch.setattr("pegboard.sources.mcp.http_transport.MCP_RESUME_WAITS_S", (0.0,))
     log = tmp_path / "log"
-    async with behaving("http", "call=retry_sse", f"log={log}", own={"timeout_s": 10.0}) as (view, source):
+    async with behaving("http", "call=retry_sse", f"log={log}", own={"timeout_s": PATIENCE_S}) as (view, source):
         result = await view.call("up__echo", {"text": "hi"})
         assert (kind_of(result), source.state().status) == ("upstream_lost", "ok")
         assert log.read_text().count("GET 7") == 3

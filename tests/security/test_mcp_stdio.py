@@ -16,7 +16,7 @@ from pegboard import Catalog
 from pegboard.model.result import ToolResult
 from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
-from tests.timing import PATIENCE_S, is_within
+from tests.timing import PATIENCE_S, Clock, is_within, running_clock
 from tests.upstream_mcp.parts import EVIL, is_broken, on_stdio, processes_with, running, until, view_of
 
 
@@ -28,9 +28,9 @@ def kind_of(result: ToolResult) -> str:
     return "ok" if result.error is None else result.error.kind
 
 
-async def timed(call: Any) -> tuple[ToolResult, float]:
-    began = time.monotonic()
-    return await call, time.monotonic() - began
+async def timed(call: Any, clock: Clock = time.monotonic) -> tuple[ToolResult, float]:
+    began = clock()
+    return await call, clock() - began
 
 
 async def test_std_01_no_shell_reads_the_command(tmp_path: Path) -> None:
@@ -127,15 +127,16 @@ async def test_std_07_a_crash_loop_opens_the_breaker_and_costs_next_to_nothing_u
         assert source.state().status == "unreachable"
         began, before = time.monotonic(), starts.stat().st_size
         refused, answered = list[float](), list[float]()
-        for count in range(100):
-            answered.append((await timed(view.call("calm__echo", {"text": "x"})))[1])
-            result, took_s = await timed(view.call("up__echo", {"text": "x"}))
-            assert result.error is not None
-            assert (result.error.kind, result.error.retryable) == ("upstream_unavailable", True)
-            assert result.error.retry_after_s is not None
-            assert "it ended the connection" in result.text
-            refused.append(took_s)
-            await asyncio.sleep(began + count * 0.02 - time.monotonic())
+        with running_clock() as clock:
+            for count in range(100):
+                answered.append((await timed(view.call("calm__echo", {"text": "x"}), clock))[1])
+                result, took_s = await timed(view.call("up__echo", {"text": "x"}), clock)
+                assert result.error is not None
+                assert (result.error.kind, result.error.retryable) == ("upstream_unavailable", True)
+                assert result.error.retry_after_s is not None
+                assert "it ended the connection" in result.text
+                refused.append(took_s)
+                await asyncio.sleep(began + count * 0.02 - time.monotonic())
         # A refusal waits for nothing: it takes no longer than an answer of a server that is well.
         assert statistics.median(refused) < statistics.median(answered)
         assert sum(refused) < 2 * sum(answered)
@@ -261,7 +262,7 @@ async def test_std_16_a_flood_of_progress_is_thinned_out() -> None:
     ],
 )
 async def test_a_result_that_is_none_is_an_error_of_that_call_alone(kind: str, outcome: str) -> None:
-    async with running(evil(f"call={kind}", own={"timeout_s": 3.0})) as (catalog, source):
+    async with running(evil(f"call={kind}", own={"timeout_s": PATIENCE_S})) as (catalog, source):
         assert kind_of(await view_of(catalog).call("up__echo", {"text": "hi"})) == outcome
         assert source.state().status == "ok"
 
@@ -277,9 +278,10 @@ async def test_a_server_that_hangs_at_the_start_delays_nothing_else() -> None:
     stuck = McpSource(hung)
     catalog.add_source(stuck)
     catalog.add_source(calm)
-    began = time.monotonic()
-    await catalog.start(wait_s=0)
-    assert is_within(time.monotonic() - began, 0.1)
+    with running_clock() as clock:
+        began = clock()
+        await catalog.start(wait_s=0)
+        assert is_within(clock() - began, 0.1)
     try:
         await calm.settled()
         assert view_of(catalog).names() == ["calm__echo", "calm__write", "calm__read"]

@@ -12,31 +12,28 @@ import pytest
 from pegboard.sources.mcp.answer_filter import Expectation, NoAnswer, OneAnswer, OpenRequests, SentRequest
 from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.security.test_mcp_http_client import evil_http, on_http
-from tests.upstream_mcp.parts import EVIL, free_port, on_stdio, running, until, view_of
+from tests.timing import PATIENCE_S
+from tests.upstream_mcp.parts import free_port, running, until, view_of
 
 CALLERS = 10
 
 
 @asynccontextmanager
-async def misled(kind: str, transport: str) -> AsyncGenerator[ServerSettings]:
-    if transport == "stdio":
-        yield on_stdio(EVIL, f"call={kind}", trust="any", timeout_s=2.0)
-        return
+async def misled(kind: str, transport: str, *, timeout_s: float) -> AsyncGenerator[ServerSettings]:
     port = free_port()
     async with evil_http(port, f"call={kind}"):
-        path = "sse" if transport == "sse" else "mcp"
         yield (
-            on_http(port, timeout_s=2.0)
-            if path == "mcp"
+            on_http(port, timeout_s=timeout_s)
+            if transport == "http"
             else ServerSettings(
-                name="up", transport="sse", url=f"http://127.0.0.1:{port}/sse", trust="any", timeout_s=2.0
+                name="up", transport="sse", url=f"http://127.0.0.1:{port}/sse", trust="any", timeout_s=timeout_s
             )
         )
 
 
 @pytest.mark.parametrize(("kind", "transport"), [("others", "http"), ("others_sse", "http")])
 async def test_what_comes_on_the_stream_of_one_request_answers_no_other(kind: str, transport: str) -> None:
-    async with misled(kind, transport) as settings, running(settings) as (catalog, _):
+    async with misled(kind, transport, timeout_s=2.0) as settings, running(settings) as (catalog, _):
         results = await asyncio.gather(
             *(view_of(catalog).call("up__echo", {"text": f"for {caller}"}) for caller in range(CALLERS))
         )
@@ -55,7 +52,8 @@ DISGUISES = (
 @pytest.mark.parametrize("kind", ["disguised_sse", "disguised_get"])
 async def test_an_answer_that_passes_for_another_message_answers_nobody(kind: str, disguise: dict[str, Any]) -> None:
     port = free_port()
-    settings = on_http(port, timeout_s=10.0)
+    # Only what is never answered is waited out.
+    settings = on_http(port, timeout_s=10.0 if kind == "disguised_sse" else PATIENCE_S)
     options = (f"call={kind}", "session=s", f"as={json.dumps(disguise)}")
     async with evil_http(port, *options), running(settings) as (catalog, _):
         results = await asyncio.gather(
@@ -96,7 +94,9 @@ async def test_only_a_stream_of_events_has_no_cap(media: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["double", "foreign", "string_id"])
 async def test_a_stream_for_all_answers_each_open_request_once(kind: str) -> None:
-    async with misled(kind, "sse") as settings, running(settings) as (catalog, _):
+    # Only what is never answered is waited out; a busy machine may take its time for the rest.
+    timeout_s = 2.0 if kind == "string_id" else PATIENCE_S
+    async with misled(kind, "sse", timeout_s=timeout_s) as settings, running(settings) as (catalog, _):
         tools = view_of(catalog)
         results = [await tools.call("up__echo", {"text": f"for {caller}"}) for caller in range(3)]
     if kind == "string_id":
