@@ -19,6 +19,7 @@ from pegboard.storage.postgres_server import PostgresServer
 from pegboard.storage.sqlite_file import SqliteFile
 from tests.core.parts import Clock
 from tests.limits.server import redis_server
+from tests.timing import PATIENCE_S
 
 KINDS = ("memory", "sqlite", "postgresql", "redis")
 DAY_S = 86_400
@@ -48,7 +49,7 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
             await theirs.close()
         case _:
             with redis_server(tmp_path) as server:
-                one, other = RedisBudgetStore(server.uri), RedisBudgetStore(server.uri)
+                one, other = (RedisBudgetStore(server.uri, silence_s=PATIENCE_S) for _ in range(2))
                 yield one, other
                 await one.close()
                 await other.close()

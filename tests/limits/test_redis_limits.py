@@ -19,8 +19,10 @@ from tests.timing import PATIENCE_S, is_within
 
 
 @pytest.fixture
-async def store(server: RedisServer) -> AsyncIterator[RedisLimitStore]:
-    made = RedisLimitStore(server.uri, silence_s=SILENCE_S)
+async def store(request: pytest.FixtureRequest, server: RedisServer) -> AsyncIterator[RedisLimitStore]:
+    """Give a store that waits for Redis on a busy machine too, or an `impatient` one, which soon calls it away."""
+    is_impatient = getattr(request, "param", "") == "impatient"
+    made = RedisLimitStore(server.uri, silence_s=SILENCE_S if is_impatient else PATIENCE_S)
     yield made
     await made.close()
 
@@ -35,7 +37,8 @@ async def test_two_processes_let_exactly_the_limit_through(server: RedisServer) 
 
 async def test_it_answers_like_the_store_in_memory(server: RedisServer) -> None:
     clock = Clock(1_700_000_000.0)
-    store, memory = RedisLimitStore(server.uri, wall_clock=clock), MemoryLimitStore(clock=clock)
+    store = RedisLimitStore(server.uri, wall_clock=clock, silence_s=PATIENCE_S)
+    memory = MemoryLimitStore(clock=clock)
     tool, profile = RateLimit(max_calls=2, window_s=10.0), RateLimit(max_calls=3, window_s=30.5)
     hits = [(("caller", "t", None), tool), (("caller", "profile chat", "ann"), profile)]
     steps = [(0.0, hits), (1.0, hits), (2.0, hits), (7.0, hits[1:]), (2.0, hits), (19.0, hits), (0.5, hits[:1])]
@@ -122,7 +125,7 @@ async def test_a_store_that_answers_what_nobody_asked_is_left_and_asked_anew() -
 
 
 def test_a_store_serves_one_loop_after_the_other(server: RedisServer) -> None:
-    store = RedisLimitStore(server.uri)
+    store = RedisLimitStore(server.uri, silence_s=PATIENCE_S)
 
     async def once() -> float | None:
         try:
@@ -133,6 +136,7 @@ def test_a_store_serves_one_loop_after_the_other(server: RedisServer) -> None:
     assert [asyncio.run(once()) for _ in range(2)] == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("store", ["impatient"], indirect=True)
 @pytest.mark.parametrize("how", ["stop", "freeze"])
 async def test_while_it_is_known_to_be_away_each_tool_follows_its_own_rule_at_once(
     server: RedisServer, store: RedisLimitStore, how: str
@@ -232,6 +236,6 @@ async def test_no_password_is_in_what_it_says() -> None:
 
 @pytest.mark.parametrize("scheme", ["valkey", "redis"])
 async def test_valkey_is_asked_in_the_same_way(server: RedisServer, scheme: str) -> None:
-    store = RedisLimitStore(server.uri.replace("redis", scheme, 1))
+    store = RedisLimitStore(server.uri.replace("redis", scheme, 1), silence_s=PATIENCE_S)
     assert await store.wait_s([(("a",), per_minute(1))], charge=True) == 0.0
     await store.close()

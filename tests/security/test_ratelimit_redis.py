@@ -11,8 +11,8 @@ import pytest
 from pegboard import Catalog, RateLimit
 from pegboard.limits.redis_store import RedisLimitStore
 from tests.core.parts import ANN, Recorder, kind_of, one_tool
-from tests.limits.server import RedisServer, race, redis_server
-from tests.timing import is_within
+from tests.limits.server import SILENCE_S, RedisServer, race, redis_server
+from tests.timing import PATIENCE_S, is_within
 
 KEY = 'pegboard:["caller","main.echo","s1","ann",null]'
 
@@ -44,7 +44,7 @@ async def test_rate_06_a_broken_store_is_decided_by_policy_and_used_again(
     server: RedisServer, how: str, read_only: bool
 ) -> None:
     break_it, mend_it = BROKEN[how]
-    store, recorder = RedisLimitStore(server.uri), Recorder()
+    store, recorder = RedisLimitStore(server.uri, silence_s=SILENCE_S), Recorder()
     catalog = Catalog(limit_store=store)
     limit = RateLimit(max_calls=3, window_s=60.0)
     catalog.tool(name="echo", rate_limit=limit, read_only=read_only)(lambda: "done")
@@ -70,7 +70,7 @@ async def test_rate_06_a_broken_store_is_decided_by_policy_and_used_again(
 
 
 async def test_rate_06_lost_counts_start_a_new_window_and_break_nothing(server: RedisServer) -> None:
-    store = RedisLimitStore(server.uri)
+    store = RedisLimitStore(server.uri, silence_s=PATIENCE_S)
     catalog = one_tool(catalog=Catalog(limit_store=store), rate_limit=RateLimit(max_calls=2, window_s=60.0))
     view = catalog.view(ANN)
     before = [kind_of(await view.call("echo")) for _ in range(3)]

@@ -21,6 +21,7 @@ tools:
   - {name: pay, type: internal, handler: "python:mine:pay"}
   - {name: look, type: internal, handler: "python:mine:look", annotations: {read_only: true}}
 profiles: {all: {}}
+limits: {limit_store_s: 60}
 audit: {store: "jsonl:./audit.jsonl"}
 budgets:
   store: STORE

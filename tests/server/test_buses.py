@@ -14,7 +14,12 @@ from pegboard.server.postgres_transport import PostgresTransport
 from pegboard.server.redis_transport import RedisTransport
 from pegboard.server.sealing import sealing_with
 from tests.limits.server import RedisServer, redis_server
+from tests.server.patient_bus import patient_bus
 from tests.timing import PATIENCE_S
+
+__all__ = ["patient_bus"]
+
+pytestmark = pytest.mark.usefixtures("patient_bus")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,7 @@ def transport_of(kind: str, request: pytest.FixtureRequest, prefix: str) -> Tran
 
 
 @pytest.fixture(params=["redis", "postgres"])
-async def workers(request: pytest.FixtureRequest) -> AsyncGenerator[Workers]:
+async def workers(request: pytest.FixtureRequest, patient_bus: None) -> AsyncGenerator[Workers]:
     buses: list[Bus] = []
     async with AsyncExitStack() as stack:
         for prefix, key in (("a", b"k"), ("a", b"k"), ("b", b"x")):
@@ -114,8 +119,9 @@ async def test_a_connection_that_the_database_ends_is_made_anew(postgres_url: st
         await one.tell("word", {"number": 0})
         assert await next_of(heard) == {"number": 0}
         with psycopg.connect(postgres_url, autocommit=True) as connection:
-            ended = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'pegboard:%'"
-            connection.execute(ended)
+            # It waits until they are gone, since what one of them reads before is answered.
+            ended = f"select pg_terminate_backend(pid, {PATIENCE_S * 1_000:.0f}) from pg_stat_activity "
+            connection.execute(f"{ended} where application_name like 'pegboard:%'".encode())
         with pytest.raises(ConnectionError, match="the bus did not answer"):
             await one.tell("word", {"number": 1})
         async with asyncio.timeout(PATIENCE_S):

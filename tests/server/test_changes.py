@@ -14,6 +14,9 @@ from pegboard import http_app
 from tests.limits.server import redis_server
 from tests.server.asgi import send_raw
 from tests.server.doors import JSON_HEADERS, META, VERSION, served, workshop
+from tests.server.patient_bus import patient_bus
+
+__all__ = ["patient_bus"]
 
 
 class Heard:
@@ -47,6 +50,7 @@ async def test_an_earlier_client_hears_of_its_own_profile_only() -> None:
     assert chat.methods == []
 
 
+@pytest.mark.usefixtures("patient_bus")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_tool_that_one_worker_adds_is_told_to_the_clients_of_another_in_its_profile_alone(
     mode: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -11,12 +11,15 @@ from tests.server.doors import listening
 from tests.server.processes import serving
 from tests.timing import PATIENCE_S
 
-LIMIT = "limits: {request_body_bytes: 100000}\ntools: [{name: datetime_now, type: builtin}]\n"
+LIMIT = "limits: {request_body_bytes: 100000}\npython: [patient]\ntools: [{name: datetime_now, type: builtin}]\n"
+# A client that may not run for two seconds has not read its answer by then.
+PATIENT = f"from pegboard.server import http_connection\n\nhttp_connection.LINGER_S = {PATIENCE_S}\n"
 BODY = b"x" * 8_000_000
 
 
 async def test_the_answer_to_a_body_that_is_too_long_reaches_a_client_that_reads_last(tmp_path: Path) -> None:
     (tmp_path / "pegboard.yaml").write_text(LIMIT)
+    (tmp_path / "patient.py").write_text(PATIENT)
     async with serving(tmp_path) as server:
         host, port = server.url.removeprefix("http://").split(":")
         for path in ("/mcp", "/v1/tools/datetime_now/call") * 5:
@@ -88,8 +91,9 @@ INVALID = {
 
 @pytest.mark.parametrize(("first", "then"), INVALID.values(), ids=INVALID)
 async def test_the_answer_to_invalid_http_reaches_a_client_that_sends_all_before_it_reads(
-    first: bytes, then: bytes
+    first: bytes, then: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("pegboard.server.http_connection.LINGER_S", PATIENCE_S)
     app = Reading()
     async with listening(app) as url:
         for _ in range(5):

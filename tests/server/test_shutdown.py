@@ -96,7 +96,8 @@ async def refused(url: str) -> None:
 
 
 async def test_a_signal_lets_calls_end_tells_the_rest_and_leaves_with_zero(server: Any, tmp_path: Path) -> None:
-    process, url = await server(2.0)
+    # Longer than either process may stand still: the gate opens only once the server has begun to end.
+    process, url = await server(5.0)
     gate = tmp_path / "gate"
     async with httpx2.AsyncClient(base_url=url) as client:
         short = [asyncio.create_task(call(client, "held", {"gate": str(gate)})) for _ in range(10)]

@@ -151,7 +151,11 @@ async def test_what_cannot_be_listened_to_is_refused(url: str, keys: KeyStore) -
         assert refused[0]["error"]["data"] == {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
 
 
-async def test_a_stream_tells_nothing_more_to_a_credential_that_was_taken_back(url: str, keys: KeyStore) -> None:
+async def test_a_stream_tells_nothing_more_to_a_credential_that_was_taken_back(
+    url: str, keys: KeyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The check that ends such a stream comes later: it is to be silent while it is open, too.
+    monkeypatch.setattr("pegboard.server.credential_watch.CREDENTIAL_CHECK_S", 2 * PATIENCE_S)
     async with asyncio.timeout(PATIENCE_S), clients(url, keys, "ann", "bob") as [ann, bob]:
         hers, his = await ann.begun(), await bob.begun()
         async with aclosing(ann.listen([hers])) as stream, aclosing(bob.listen([his])) as control:

@@ -20,6 +20,7 @@ from tests import forking
 from tests.config.project import Project
 from tests.limits.server import RedisServer, redis_server
 from tests.server.doors import JSON_HEADERS, answer_of
+from tests.server.patient_bus import PATIENT_BUS
 from tests.server.round_robin import proxied
 from tests.timing import PATIENCE_S
 
@@ -87,7 +88,7 @@ class Pair(NamedTuple):
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Generator[Pair]:
     folder = tmp_path_factory.mktemp("pair")
     with redis_server(folder) as redis, contextlib.ExitStack() as stack:
-        Project(folder).write(CONFIG.format(key="k" * 32, uri=redis.uri), mine=MODULE)
+        Project(folder).write(CONFIG.format(key="k" * 32, uri=redis.uri), mine=PATIENT_BUS + MODULE)
         said = [started(folder, f"said-{number}", stack) for number in range(2)]
         yield Pair(folder, [address(path) for path in said], redis)
 
@@ -418,7 +419,7 @@ async def test_metrics_answer_while_the_bus_is_away_with_the_counters_of_the_wor
     tmp_path: Path,
 ) -> None:
     with redis_server(tmp_path) as redis, contextlib.ExitStack() as stack:
-        Project(tmp_path).write(CONFIG.format(key="k" * 32, uri=redis.uri), mine=MODULE)
+        Project(tmp_path).write(CONFIG.format(key="k" * 32, uri=redis.uri), mine=PATIENT_BUS + MODULE)
         said = [started(tmp_path, f"said-{number}", stack) for number in range(2)]
         async with contextlib.AsyncExitStack() as clients, asyncio.timeout(PATIENCE_S):
             pair = [

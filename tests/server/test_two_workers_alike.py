@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from pegboard import http_app
 from tests.limits.server import redis_server
 from tests.server.asgi import send_raw
+from tests.server.patient_bus import patient_bus
 from tests.server.test_differ import (
     ACCEPTS,
     EARLIER,
@@ -29,7 +30,10 @@ from tests.server.test_differ import (
 from tests.sizes import examples
 from tests.timing import PATIENCE_S
 
+__all__ = ["patient_bus"]
+
 SEED = int(os.environ.get("PEGBOARD_SEED", "7"))
+pytestmark = pytest.mark.usefixtures("patient_bus")
 
 
 @pytest.fixture(scope="module")
