@@ -1,5 +1,6 @@
 """`pegboard doctor` in an outage: each dead part has a row, and what was not checked is counted."""
 
+import asyncio
 import dataclasses
 import json
 import os
@@ -15,12 +16,16 @@ from typing import Any
 
 import orjson
 import pytest
+from psutil import NoSuchProcess, Process
 
 from pegboard.config import Config
 from pegboard.sources.mcp import supervised_source
+from tests import forking
 from tests.cli.conftest import Run
 from tests.limits.server import redis_server
 from tests.ports import free_port
+from tests.server.processes import serving
+from tests.timing import PATIENCE_S
 
 API = {"openapi": "3.1.0", "paths": {"/": {"get": {"operationId": "look"}}}}
 EVERY_STORE = {
@@ -197,33 +202,68 @@ def test_an_mcp_server_that_accepts_connections_and_stays_silent_has_a_row_after
     assert row["to_do"] == "See that it runs, and what its own log says. If it only starts slowly, run this again."
 
 
+# Answers what a client asks before its first call, without the SDK, whose import takes a second.
+NOTES = f"""#!{sys.executable}
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "initialize":
+        version = message["params"]["protocolVersion"]
+        info = {{"name": "notes", "version": "1"}}
+        result = {{"protocolVersion": version, "capabilities": {{"tools": {{}}}}, "serverInfo": info}}
+    elif message.get("method") == "tools/list":
+        result = {{"tools": [{{"name": "read", "inputSchema": {{"type": "object"}}}}]}}
+    elif message.get("method") == "ping":
+        result = {{}}
+    else:
+        if "id" in message:
+            error = {{"code": -32601, "message": "unknown"}}
+            print(json.dumps({{"jsonrpc": "2.0", "id": message["id"], "error": error}}), flush=True)
+        continue
+    print(json.dumps({{"jsonrpc": "2.0", "id": message["id"], "result": result}}), flush=True)
+"""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_stopped_program_of_an_mcp_server_has_a_row_although_doctor_starts_its_own(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_stopped_program_of_a_running_server_has_a_row_and_the_programs_of_others_have_none(
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(supervised_source, "MCP_PROGRAM_START_S", 0.3)
-    program = tmp_path / "notes.py"
-    program.write_text("import sys; sys.stdin.read()")
-    mcp = {"transport": "stdio", "command": sys.executable, "args": [str(program)], "cwd": "."}
+    # Declared without arguments, and a stranger has the same word in its command line.
+    program = tmp_path / "python"
+    program.write_text(NOTES)
+    program.chmod(0o700)
+    mcp = {"transport": "stdio", "command": str(program), "cwd": "."}
     (tmp_path / "pegboard.yaml").write_text(json.dumps({"tools": [{"name": "notes", "type": "mcp", "mcp": mcp}]}))
 
-    def rows() -> list[tuple[str, str]]:
-        found = orjson.loads(run("doctor", "--json").out)["findings"]
-        return [(row["state"], row["detail"]) for row in found if row["kind"] == "source"]
+    async def rows() -> list[tuple[str, str, str]]:
+        ran = await asyncio.to_thread(forking.run, ["pegboard", "doctor", "--json"], cwd=tmp_path)
+        found = orjson.loads(ran.stdout)["findings"]
+        return [(row["name"], row["state"], row["detail"]) for row in found if row["kind"] == "source"]
 
-    with subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE) as process:
-        os.kill(process.pid, signal.SIGSTOP)
-        os.waitpid(process.pid, os.WUNTRACED)
-        stopped = rows()
-        os.kill(process.pid, signal.SIGCONT)
-        os.waitpid(process.pid, os.WCONTINUED)
-        assert process.stdin is not None
-        running = rows()
-        process.stdin.close()
-    silent = ("unreachable", "it did not answer within 0.3 s")
-    text = f"process {process.pid} of its program was stopped by a signal, so it does not answer"
-    assert stopped == [silent, ("stopped", text)]
-    assert running == [silent]
+    # `cat - python` reads its input first, and so stays.
+    stranger = await asyncio.create_subprocess_exec("cat", "-", "python", stdin=subprocess.PIPE)
+    async with serving(tmp_path) as server:
+        async with asyncio.timeout(PATIENCE_S):
+            while not (pids := _pids_of(program, server.pid)):
+                await asyncio.sleep(0.02)
+        (pid,) = pids
+        for each in (pid, stranger.pid):
+            os.kill(each, signal.SIGSTOP)
+        stopped = await rows()
+        os.kill(pid, signal.SIGCONT)
+        running = await rows()
+    stranger.kill()
+    await stranger.wait()
+    well = ("notes", "ok", "1 tool")
+    text = f"process {pid} of its program was stopped by a signal, so it does not answer"
+    assert stopped == [well, ("notes", "stopped", text)]
+    assert running == [well]
+
+
+def _pids_of(program: Path, server: int) -> list[int]:
+    with suppress(NoSuchProcess):
+        return [each.pid for each in Process(server).children(True) if str(program) in each.cmdline()]
+    return []
 
 
 # What a probe answers for, and what needs none; a new section of the config must be put into one of them.

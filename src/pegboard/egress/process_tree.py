@@ -9,6 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+PROGRAM_ID = "PEGBOARD_PROGRAM_ID"
+"""The environment variable that tells for which entry of which config a program runs. Its descendants inherit it."""
+
 _PROC = Path("/proc")
 
 
@@ -97,18 +100,22 @@ def start_of(pid: int) -> int | None:
     return None if entry is None or entry.is_zombie else entry.started
 
 
-def stopped_processes() -> list[tuple[int, tuple[str, ...]]]:
-    """Return the numbers and command lines of all processes that a signal has stopped; without /proc, none."""
+def stopped_programs() -> list[tuple[int, str]]:
+    """Return the number and the program id of each process that a signal has stopped.
+
+    Processes without an id are left out, and those whose environment we may not read. Without /proc there are none.
+    """
     numbers = sorted(pid for pid, entry in _process_table().items() if entry.is_stopped)
-    return [(pid, line) for pid in numbers if (line := _command_line(pid))]
+    return [(pid, program_id) for pid in numbers if (program_id := _program_id(pid))]
 
 
-def _command_line(pid: int) -> tuple[str, ...]:
+def _program_id(pid: int) -> str:
     try:
-        line = _PROC.joinpath(str(pid), "cmdline").read_bytes()
+        variables = _PROC.joinpath(str(pid), "environ").read_bytes().split(b"\0")
     except OSError:
-        return ()
-    return tuple(os.fsdecode(word) for word in line.removesuffix(b"\0").split(b"\0"))
+        return ""
+    start = f"{PROGRAM_ID}=".encode()
+    return next((os.fsdecode(each.removeprefix(start)) for each in variables if each.startswith(start)), "")
 
 
 def reap(processes: Iterable[ProcessId]) -> None:

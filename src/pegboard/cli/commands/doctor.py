@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from importlib import metadata as _metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
@@ -33,7 +32,7 @@ from pegboard.core.ports import ListsForPersons, Probed, Source
 from pegboard.core.steady_clock import CLOCK_BACK_S
 from pegboard.egress.limits import PROBE_S
 from pegboard.egress.process import launch
-from pegboard.egress.process_tree import stopped_processes
+from pegboard.egress.process_tree import stopped_programs
 from pegboard.extras import install_command
 from pegboard.model.caller import Caller
 from pegboard.model.error import CallError
@@ -255,36 +254,29 @@ def _source(source: Source, fault: str) -> Finding:
 
 
 def _stopped_programs(sources: Iterable[Source]) -> Iterator[Finding]:
-    """Yield the programs of MCP servers that a signal has stopped.
+    """Yield the programs of MCP servers that a signal has stopped, and that a running server has started.
 
-    Doctor starts its own programs, and finds the programs of a running server by their command lines.
+    Doctor starts its own programs. Those of the server have the same id in their environment. A command line would
+    not tell them from the programs of others.
     """
-    commands = {
-        source.name: (settings.command, settings.args)
+    names = {
+        settings.program_id: source.name
         for source in sources
-        if (settings := _settings_of(source)) is not None and getattr(settings, "transport", "") == "stdio"
+        if (settings := _settings_of(source)) is not None and getattr(settings, "program_id", "")
     }
-    stopped = stopped_processes() if commands else ()
-    for name, (command, args) in commands.items():
-        for pid, line in stopped:
-            if _is_run_of(line, command, args):
-                yield Finding(
-                    kind="source", name=name, state="stopped", is_wrong=True,
-                    detail=f"process {pid} of its program was stopped by a signal, so it does not answer",
-                    to_do=f"Continue it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`: "
-                    "the server then starts it again.",
-                )  # fmt: skip
+    for pid, program_id in stopped_programs() if names else ():
+        if program_id in names:
+            yield Finding(
+                kind="source", name=names[program_id], state="stopped", is_wrong=True,
+                detail=f"process {pid} of its program was stopped by a signal, so it does not answer",
+                to_do=f"Continue it with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`: "
+                "the server then starts it again.",
+            )  # fmt: skip
 
 
 def _settings_of(source: Source) -> Any:
     inner = source.source if isinstance(source, PrivateSource) else source
     return getattr(inner, "settings", None)
-
-
-def _is_run_of(line: Sequence[str], command: str, args: Sequence[str]) -> bool:
-    """Tell whether a process runs a command. A script's interpreter comes before the name of the script."""
-    count = len(line) - len(args)
-    return tuple(line[count:]) == tuple(args) and Path(command).name in [Path(word).name for word in line[:count]]
 
 
 def _omitted_findings(project: Project) -> Iterator[Finding]:

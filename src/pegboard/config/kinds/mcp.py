@@ -17,6 +17,7 @@ from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_
 from pegboard.config.source_auth import SourceAuth, Upstream, source_auth
 from pegboard.config.yaml.environment import concealed
 from pegboard.config.yaml.tree import At
+from pegboard.core.digests import digest
 from pegboard.egress.limits import PATH_CHARS
 from pegboard.lazy import LazyModule
 from pegboard.model.call_intent import FilledName
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from pegboard.connections import token_auth
 else:
     token_auth = LazyModule("pegboard.connections.token_auth")
+
+PROGRAM_ID_CHARS = 32
 
 _OF_ONE_TRANSPORT = {
     "command": "stdio",
@@ -92,8 +95,8 @@ class ServerForm(Form):
     env: Mapping[FilledText, ConcealedText] = Field(
         default_factory=dict[str, Any],
         description=(
-            "Environment variables of the program in addition to PATH, HOME, LANG and TERM (stdio). If "
-            "`${NAME:-}` is empty, the variable is not set."
+            "Environment variables of the program in addition to PATH, HOME, LANG, TERM and PEGBOARD_PROGRAM_ID "
+            "(stdio). If `${NAME:-}` is empty, the variable is not set."
         ),
     )
     cwd: Maybe[FilledText] = Field(
@@ -217,6 +220,8 @@ def _settings(tool: Declared[McpForm], build: BuildContext, auth: SourceAuth) ->
         trust_annotations=server.trust_annotations,
         trust=server.trust,
         min_protocol_version=server.min_protocol_version,
+        # The whole path, so that `doctor` finds the programs of a server that was started in another folder.
+        program_id=digest([str(build.config.path.resolve()), form.name])[:PROGRAM_ID_CHARS],
         origin=tool.at.origin,
         bounds=build.config.bounds,
     )

@@ -37,6 +37,7 @@ class ServerSettings:
     `consent`. `grace_s` is how long tools stay listed after the server is lost. `trust=None` means `pinned` if a lock
     exists and `first_use` otherwise. `auth` is an `httpx2.Auth`, such as the SDK's `OAuthClientProvider`, for an HTTP
     server; its requests to other hosts may go only to public addresses and to the hosts or `host:port` in `auth_hosts`.
+    `program_id` marks the processes of a stdio server, so that they can be found; empty if nobody looks for them.
     `min_protocol_version` is the oldest accepted protocol revision.
 
     Raises:
@@ -67,6 +68,7 @@ class ServerSettings:
     trust_annotations: bool = False
     trust: Trust | None = None
     min_protocol_version: ProtocolVersion | None = None
+    program_id: str = ""
     origin: str = ""
     bounds: Bounds = DEFAULT_BOUNDS
 

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.json_reader import TooManyValuesError, check_message_count, envelope_of, read_counted
 from pegboard.egress.process import Process, launch
+from pegboard.egress.process_tree import PROGRAM_ID
 from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, is_object
@@ -67,7 +68,7 @@ async def open_stdio(settings: ServerSettings, traffic: StdioTraffic, evidence: 
     process = await launch(
         settings.command,
         settings.args,
-        env=revealed(settings.env),
+        env=revealed(settings.env) | ({PROGRAM_ID: settings.program_id} if settings.program_id else {}),
         cwd=settings.cwd,
         line_bytes=bounds.message_line_bytes,
         stderr_bytes=bounds.stderr_ring_bytes,
