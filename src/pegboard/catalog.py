@@ -67,7 +67,7 @@ from pegboard.model.secret import Secret
 from pegboard.model.skill import Skill
 from pegboard.model.tool import Handler, Runs, ToolEntry, ToolSpec
 from pegboard.resources import Resources
-from pegboard.runtime import Runtime, assemble, in_memory_ports
+from pegboard.runtime import Runtime, assemble, close_stores, in_memory_ports
 from pegboard.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -943,9 +943,7 @@ class Catalog:
         ports = self.executor.ports
         if self.executor.budgets.has_unpaid and (settling := settle(self.executor)) is not None:
             await settling
-        for store in (ports.limits, ports.budgets):
-            if (close := getattr(store, "close", None)) is not None:
-                await close()
+        await close_stores((ports.limits, ports.budgets))
 
     # ------------------------------------------------------------ select
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -81,6 +81,13 @@ def in_memory_ports(bounds: Bounds, *, clock: Callable[[], float]) -> Ports:
         clock=clock,
         repair=repair,
     )
+
+
+async def close_stores(stores: Iterable[object]) -> None:
+    """Close the stores of limits and budgets that have connections."""
+    for store in stores:
+        if (close := getattr(store, "close", None)) is not None:
+            await close()
 
 
 def assemble(

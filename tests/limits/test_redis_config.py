@@ -6,10 +6,12 @@ from pathlib import Path
 
 from pegboard import Catalog
 from pegboard.config import context_for
+from pegboard.config.reload import Reloader
 from pegboard.extras import install_command
 from tests.config.project import Project
 from tests.core.parts import kind_of
 from tests.limits.server import RedisServer
+from tests.timing import PATIENCE_S
 
 TEXT = """
 name: shop
@@ -35,6 +37,32 @@ def test_two_catalogs_of_one_config_share_their_counts(server: RedisServer, tmp_
 
     assert asyncio.run(both()) == ["ok", "ok", "rate_limited", "rate_limited"]
     assert server.client.keys() == [b'pegboard:shop:["caller","main.f",null,"ann",null]']
+
+
+async def test_a_reload_closes_the_connection_to_the_store_that_it_replaces(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    project = Project(tmp_path, {"REDIS_URL": server.uri}).write(TEXT, mine=MODULE)
+    catalog, config = project.load()
+    reloader = Reloader(project.path, project.env, catalog, config=config)
+    view = catalog.view(context_for(config, user="ann"))
+
+    def connections() -> set[str]:
+        return {each["id"] for each in server.client.client_list()} - {str(server.client.client_id())}
+
+    assert kind_of(await view.call("f")) == "ok"
+    (former,) = connections()
+    # Otherwise the garbage collector could end it.
+    store = catalog.executor.ports.limits
+    project.write(TEXT.replace("${REDIS_URL}", f"{server.uri}/1"), mine=MODULE)
+    assert await reloader.reload()
+    assert kind_of(await catalog.view(context_for(config, user="ann")).call("f")) == "ok"
+    async with asyncio.timeout(PATIENCE_S):
+        while former in connections():
+            await asyncio.sleep(0.02)
+    assert catalog.executor.ports.limits is not store
+    assert len(connections()) == 1
+    await catalog.close()
 
 
 def test_a_uri_that_cannot_be_used_is_refused_where_it_stands(tmp_path: Path) -> None:

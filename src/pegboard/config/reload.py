@@ -23,6 +23,7 @@ from pegboard.core.redaction import Redactor
 from pegboard.model.error import DefinitionError, PegboardError, Problem
 from pegboard.model.json_types import JSONValue
 from pegboard.model.record import replace
+from pegboard.runtime import close_stores
 from pegboard.telemetry.reload_log import log_refusal, problems_of
 
 RELOAD_INTERVAL_S = 0.25  # seconds between two checks of the files
@@ -173,6 +174,7 @@ class Reloader:
         """Replace everything without yielding to the event loop."""
         catalog = self._catalog
         retired = tuple(source for name, source in catalog.registry.sources.items() if name not in continuing)
+        stores = (catalog.executor.ports.limits, catalog.executor.ports.budgets)
         for name, source in continuing.items():
             source.renew(loaded.registry.sources[name])
         # Conditions of the new catalog must ask the source that continues, not its replacement.
@@ -228,11 +230,16 @@ class Reloader:
         log.info("config_reloaded: %s", self._path)
         if self._logs_refusals:
             note_config(catalog, config, by=by)
-        if retired:
-            self._in_background(self._retire(retired, set(executor.in_flight)))
+        replaced = [
+            former
+            for former, store in zip(stores, (executor.ports.limits, executor.ports.budgets), strict=True)
+            if former is not store
+        ]
+        if retired or replaced:
+            self._in_background(self._retire(retired, replaced, set(executor.in_flight)))
 
-    async def _retire(self, sources: Sequence[Source], calls: set[str]) -> None:
-        """Stop removed sources once the calls that may use them have ended."""
+    async def _retire(self, sources: Sequence[Source], stores: Sequence[object], calls: set[str]) -> None:
+        """Stop removed sources and close replaced stores once the calls that may use them have ended."""
         try:
             for _ in range(int(RELOAD_RETIRE_S / self._interval_s)):
                 if calls.isdisjoint(self._catalog.executor.in_flight):
@@ -240,6 +247,7 @@ class Reloader:
                 await self._sleep(self._interval_s)
         finally:
             # Also when the process ends before that.
+            await close_stores(stores)
             for source in sources:
                 await source.stop()
 
