@@ -91,8 +91,8 @@ def tamper(store: AuditStore, change: Callable[[list[Sealed]], list[Sealed]]) ->
     with store._database.transaction() as connection:
         connection("delete from pegboard_audit")
         connection.many(
-            "insert into pegboard_audit (seq, at, row, hash) values (:seq, :at, :row, :hash)",
-            [{"seq": row.seq, "at": row.at, "row": row.raw.decode(), "hash": row.hash} for row in rows],
+            "insert into pegboard_audit (seq, at, row, hash) values (?, ?, ?, ?)",
+            [(row.seq, row.at, row.raw.decode(), row.hash) for row in rows],
         )
 
 

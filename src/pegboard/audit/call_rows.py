@@ -36,7 +36,7 @@ _PLACE = re.compile(r"\(([^()\s]+:\d+)\)")
 _NOTHING = hashlib.sha256(b"{}").hexdigest()
 _encoder = msgspec.json.Encoder()
 _ONLY_TIME = b'{"at":0.0'
-_stage_forms: dict[tuple[str | float, ...], str] = {}
+_stage_forms: dict[tuple[str | float, ...], bytes] = {}
 
 
 _CallerTexts = tuple[str, str, str, str, str, str, tuple[str, ...], str]
@@ -126,12 +126,14 @@ class CallRows:
             if kind is StartedCall:
                 self._waiting[id(record)] = cast("StartedCall", record)
             elif kind is tuple:
-                # Both made without calling the class, which takes three times as long.
-                call: EndedCall = new_tuple(EndedCall, cast("tuple[Any, ...]", record))
-                key = id(call.started)
+                # The fields of an `EndedCall`, which would take longer to make and to read.
+                fields = cast("tuple[Any, ...]", record)
+                began = fields[0]
+                key = id(began)
                 if before.pop(key, None) is None:
                     self._waiting.pop(key, None)
-                rows.append(new_tuple(Unsealed, (call.started.at, self._body_of(call))))
+                # Made without calling the class, which takes three times as long.
+                rows.append(new_tuple(Unsealed, (began.at, self._body_of(fields))))
             elif kind is FinishedRun:
                 run = cast("FinishedRun", record)
                 if before.pop(id(run.started), None) is None:
@@ -151,26 +153,51 @@ class CallRows:
         """Return a row as the bytes that a chain takes."""
         return Unsealed(row.at, _encoder.encode(row))
 
-    def _body_of(self, call: EndedCall) -> bytes:
-        """Return the row of a call as JSON. Most fields are the same for many calls, and are encoded once a batch."""
-        began, entry = call.started, call.entry
+    def _body_of(self, call: tuple[Any, ...]) -> bytes:
+        """Return the row of a call as JSON. Most fields are the same for many calls, and are encoded once a batch.
+
+        `call` has the fields of an `EndedCall`.
+        """
+        # Unpacked at once: reading fields one by one costs more.
+        (
+            started, _, entry, arguments, _, consent, consent_id, limit_keys, kind, is_unknown,
+            upstream, account, costs, duration_s, marks, ended, size, clean,
+        ) = call  # fmt: skip
+        call_id, request_id, parent_call_id, name, caller, profile, door, client, at, rule, _ = started
         if entry is None:
-            row = self._hidden_row(call)
-            self._fill(row, call)
-            return _encoder.encode(row)
-        # All of these are kept alive by the records of the batch, so that no other has their ids.
-        key = (
-            id(began.caller), id(call.redactor), id(entry), began.name, began.profile, began.door, began.client,
-            began.rule, call.kind, call.outcome_unknown,
-        )  # fmt: skip
-        shared = self._shared.get(key)
-        if shared is None:
-            shared = self._shared[key] = self._shared_of(call, entry)
-        part = CallPart(at=began.at, call_id=began.call_id, request_id=began.request_id)
-        if began.parent_call_id:
-            part.parent_call_id = began.parent_call_id
-        self._fill(part, call)
-        return _encoder.encode(part)[:-1] + shared
+            row = self._hidden_row(new_tuple(EndedCall, call))
+            end = b""
+        else:
+            # All of these are kept alive by the records of the batch, so that no other has their ids.
+            key = (id(caller), id(clean), id(entry), name, profile, door, client, rule, kind, is_unknown)
+            end = self._shared.get(key)
+            if end is None:
+                end = self._shared[key] = self._shared_of(new_tuple(EndedCall, call), entry)
+            row = CallPart(at=at, call_id=call_id, request_id=request_id)
+            if parent_call_id:
+                row.parent_call_id = parent_call_id
+        # Empty fields are left, as setting costs as much as encoding.
+        if arguments != "":
+            arguments = (
+                arguments.encode("utf-8", "surrogatepass") if type(arguments) is str else canonical_json(arguments)
+            )
+            row.arguments_digest, row.argument_bytes = _digest(arguments), len(arguments)
+            if self._has_bodies:
+                row.arguments = _body(arguments, clean)
+        if consent or consent_id:
+            row.consent, row.consent_id = consent, consent_id
+        if limit_keys:
+            row.limit_keys = tuple([_text("/".join([part or "" for part in key]), 256, clean) for key in limit_keys])
+        if upstream is not None:
+            row.transport, row.protocol, row.tool_outcome = upstream
+        if account is not None:
+            row.connection, row.issuer, row.scopes = account
+        if costs:
+            row.costs = _costs_of(costs, clean)
+        row.duration_s, row.result_bytes = round(duration_s, 6), size
+        if marks:
+            row.stage_s = cast("Mapping[str, float]", stages_of(marks, ended))
+        return _encoder.encode(row)[:-1] + end if end else _encoder.encode(row)
 
     def _hidden_row(self, call: EndedCall) -> AuditRow:
         """Return the row of a call whose tool is not visible, with the decision."""
@@ -192,34 +219,6 @@ class CallRows:
         )
         row.tool, row.definition, row.decision = entry.qualified_id, entry.fingerprint, VISIBLE.code
         return _encoder.encode(row).removeprefix(_ONLY_TIME)
-
-    def _fill(self, row: AuditRow | CallPart, call: EndedCall) -> None:
-        """Set the fields that differ from call to call; empty ones are left, as setting costs as much as encoding."""
-        # Unpacked at once: reading fields one by one costs more.
-        (
-            _, _, _, arguments, _, consent, consent_id, limit_keys, _, _,
-            upstream, account, costs, duration_s, marks, ended, size, clean,
-        ) = call  # fmt: skip
-        if arguments != "":
-            arguments = (
-                arguments.encode("utf-8", "surrogatepass") if type(arguments) is str else canonical_json(arguments)
-            )
-            row.arguments_digest, row.argument_bytes = _digest(arguments), len(arguments)
-            if self._has_bodies:
-                row.arguments = _body(arguments, clean)
-        if consent or consent_id:
-            row.consent, row.consent_id = consent, consent_id
-        if limit_keys:
-            row.limit_keys = tuple([_text("/".join([part or "" for part in key]), 256, clean) for key in limit_keys])
-        if upstream is not None:
-            row.transport, row.protocol, row.tool_outcome = upstream
-        if account is not None:
-            row.connection, row.issuer, row.scopes = account
-        if costs:
-            row.costs = _costs_of(costs, clean)
-        row.duration_s, row.result_bytes = round(duration_s, 6), size
-        if marks:
-            row.stage_s = cast("Mapping[str, float]", stages_of(marks, ended))
 
     def _run_row(self, run: FinishedRun) -> AuditRow:
         """Return the row of an agent's run. Its arguments are canonical JSON, and its output the number of bytes."""
@@ -280,13 +279,14 @@ def stages_of(marks: Marks, ended: float) -> msgspec.Raw:
     The same stages come again and again, so the text around the numbers is kept.
     """
     times: list[Any] = [*marks[1::2], ended]
-    names = (*marks[::2],)
+    names = tuple(marks[::2])
     form = _stage_forms.get(names)
     if form is None:
         if len(_stage_forms) >= STAGE_FORMS or len(set(names)) < len(names):
             return msgspec.Raw(_encoder.encode(stage_seconds(marks, ended)))
-        form = _stage_forms[names] = "{" + ",".join([f'"{name}":%.6f' for name in names]) + "}"
-    return msgspec.Raw((form % (*map(sub, times[1:], times),)).encode())
+        text = "{" + ",".join([f'"{name}":%.6f' for name in names]) + "}"
+        form = _stage_forms[names] = text.encode()
+    return msgspec.Raw(form % (*map(sub, times[1:], times),))
 
 
 def place_in(reason: str) -> str:

@@ -28,7 +28,7 @@ _CHAIN = ""  # the name of the only chain
 _LOCK = "select pg_advisory_xact_lock(7235140914)"  # a number of ours, held while a batch is added
 _END = "select seq, hash from pegboard_audit order by seq desc limit 1"
 _PRUNED = "select seq, hash from pegboard_audit_heads where kind = 'pruned' order by seq desc limit 1"
-_ADD = "insert into pegboard_audit (seq, at, row, hash) values (:seq, :at, :row, :hash)"
+_ADD = "insert into pegboard_audit (seq, at, row, hash) values (?, ?, ?, ?)"
 _ADD_HEAD = (
     "insert into pegboard_audit_heads (kind, seq, at, hash, signature) values (:kind, :seq, :at, :hash, :signature) "
     "on conflict (kind, seq) do nothing"
@@ -47,9 +47,7 @@ class SqlAudit:
             _lock(connection)
             end = _end(connection)
             sealed = seal(rows, end)
-            connection.many(
-                _ADD, [{"seq": seq, "at": at, "row": raw.decode(), "hash": mark} for seq, at, raw, mark in sealed]
-            )
+            connection.many(_ADD, [(seq, at, raw.decode(), mark) for seq, at, raw, mark in sealed])
             last = ChainEnd(sealed[-1].seq, sealed[-1].hash) if sealed else end
             if last.seq and (closes or last.seq // AUDIT_HEAD_ROWS > end.seq // AUDIT_HEAD_ROWS):
                 _add_head(connection, signer.signed(Head("head", _CHAIN, last.seq, now, last.hash)))

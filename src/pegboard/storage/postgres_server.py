@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from math import ceil
@@ -54,8 +54,8 @@ class PostgresConnection:
         cursor = self.raw.execute(_with_percents(statement), values)
         return [] if cursor.description is None else cursor.fetchall()
 
-    def many(self, statement: str, rows: Sequence[Mapping[str, Any]], /) -> None:
-        self.raw.cursor().executemany(_with_percents(statement), rows)
+    def many(self, statement: str, rows: Sequence[tuple[Any, ...]], /) -> None:
+        self.raw.cursor().executemany(statement.replace("?", "%s"), rows)
 
     def script(self, statements: str) -> None:
         self.raw.execute(statements)

@@ -6,7 +6,7 @@ import os
 import sqlite3  # noqa: TID251 - a database of ours, not a file that somebody names
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -57,7 +57,7 @@ class SqliteConnection:
     def __call__(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
         return list(self.raw.execute(statement, values))
 
-    def many(self, statement: str, rows: Sequence[Mapping[str, Any]], /) -> None:
+    def many(self, statement: str, rows: Sequence[tuple[Any, ...]], /) -> None:
         self.raw.executemany(statement, rows)
 
     def script(self, statements: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -27,8 +27,8 @@ class StoreConnection(Protocol):
         """Run one statement with `:name` for each value, and return its rows."""
         ...
 
-    def many(self, statement: str, rows: Sequence[Mapping[str, Any]], /) -> None:
-        """Run one statement with the values of each row."""
+    def many(self, statement: str, rows: Sequence[tuple[Any, ...]], /) -> None:
+        """Run one statement with the values of each row. It has a `?` for each value, and no other question mark."""
         ...
 
     def script(self, statements: str) -> None:
