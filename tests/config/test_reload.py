@@ -302,6 +302,19 @@ async def test_a_store_elsewhere_is_kept_and_only_its_stand_in_bounded_anew(proj
     assert catalog.executor.ports.local_limits.max_keys == 7
 
 
+async def test_another_bus_takes_effect_at_the_next_start_and_that_is_logged(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = "server: {keys: [a-key-of-thirty-two-characters-00], bus: 'redis://127.0.0.1:1/0'}\n"
+    project.write(text_of(1) + bus, mine=MODULE.format(n=1))
+    _, reloader = reloader_of(project)
+    served = reloader.config.server
+    project.write(text_of(2) + bus.replace("127.0.0.1:1", "127.0.0.1:2"), mine=MODULE.format(n=2))
+    assert await reloader.reload()
+    assert "server has changed; it takes effect at the next start." in caplog.text
+    assert reloader.config.server is served
+
+
 async def test_a_change_that_the_host_refuses_is_refused(project: Project) -> None:
     def no_profile(made: Catalog) -> None:
         raise DefinitionError("Unknown profile 'chat'.")

@@ -204,8 +204,11 @@ class Reloader:
         if _embedder(config) != _embedder(self.config):
             catalog.discovery.finder.use_embedder(loaded.discovery.finder.embedder)
         if _audit(config) != _audit(self.config):
-            log.warning("audit has changed: it counts from the next start on.")
+            log.warning("audit has changed; it takes effect at the next start.")
             config = replace(config, audit=self.config.audit)
+        if _server(config) != _server(self.config):
+            log.warning("server has changed; it takes effect at the next start.")
+            config = replace(config, server=self.config.server)
         if _learn(config) != _learn(self.config):
             log.warning("discovery.learn has changed; it takes effect at the next start.")
             config = replace(config, learn=self.config.learn)
@@ -343,6 +346,10 @@ def _embedder(config: Config) -> object:
 
 def _audit(config: Config) -> object:
     return None if config.audit is None else config.audit.value
+
+
+def _server(config: Config) -> object:
+    return None if config.server is None else config.server.value
 
 
 def _learn(config: Config) -> object:
