@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import NameOID
 from msgspec import Struct, field
+from msgspec.structs import replace
 from psutil import Process
 
 from pegboard.auth.keys import KeyStore
@@ -66,22 +68,24 @@ class Parts:
         return web
 
 
-Way = Literal["killed", "stopped", "misaddressed", "removed"]
+Way = Literal["killed", "stopped", "misaddressed", "removed", "absent"]
 """`stopped` is a part that keeps its connections and answers nothing, as a program after SIGSTOP or on a lost network;
 `misaddressed` is a config, taken by a reload, with the address of a part where nothing is; `removed` is a file that was
-deleted."""
+deleted; `absent` is an address where nothing is when the server starts."""
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
     """The sections of a config that use a part, and the steps that take it away and bring it back.
 
-    `ways` has the steps of the ways other than `killed`.
+    `ways` has the steps of the ways other than `killed`. `cut` takes the part away before the config is served, and
+    `end` brings it back.
     """
 
     config: dict[str, Any]
     begin: Step
     end: Step
     ways: Mapping[Way, tuple[Step, Step]] = field(default_factory=dict[Way, tuple[Step, Step]])
+    cut: Callable[[], Awaitable[None]] | None = None
 
     def steps(self, way: Way) -> tuple[Step, Step]:
         return self.ways.get(way, (self.begin, self.end))
@@ -135,6 +139,9 @@ async def world_of(
     async with AsyncExitStack() as stack:
         parts = Parts(folder, superuser_url, name, stack)
         prepared = await outage.prepare(parts)
+        if way == "absent":
+            assert prepared.cut is not None
+            await prepared.cut()
         (folder / "outage_tools.py").write_text(FUNCTIONS)
         receiver = {"on": ALERTS, "to": {"command": ["sh", "-c", "cat >> alerts.jsonl; echo >> alerts.jsonl"]}}
         config = {"name": "shop", "python": ["outage_tools"], "alerts": [receiver], **prepared.config}
@@ -215,7 +222,8 @@ def _redis(section: Callable[[str], dict[str, Any]]) -> Callable[[Parts], Awaita
             server.thaw()
 
         ways: dict[Way, tuple[Step, Step]] = {"stopped": (freeze, thaw), "misaddressed": _misaddressed(server.uri)}
-        return Prepared(config=section(server.uri), begin=begin, end=end, ways=ways)
+        cut = partial(asyncio.to_thread, server.stop)
+        return Prepared(config=section(server.uri), begin=begin, end=end, ways=ways, cut=cut)
 
     return prepare
 
@@ -231,7 +239,7 @@ def _postgres(section: Callable[[str], dict[str, Any]]) -> Callable[[Parts], Awa
             await database.relay.mend()
 
         ways = _relayed(database.relay, database.address)
-        return Prepared(config=section(database.uri), begin=begin, end=end, ways=ways)
+        return Prepared(config=section(database.uri), begin=begin, end=end, ways=ways, cut=database.relay.cut)
 
     return prepare
 
@@ -253,20 +261,24 @@ def _web(section: Callable[[str], dict[str, Any]], **files: object) -> Callable[
             await relay.mend()
 
         ways = _relayed(relay, address)
-        return Prepared(config=section(f"http://{address}"), begin=begin, end=end, ways=ways)
+        return Prepared(config=section(f"http://{address}"), begin=begin, end=end, ways=ways, cut=relay.cut)
 
     return prepare
 
 
-async def _keys(parts: Parts) -> Prepared:
-    path, aside = parts.folder / "keys.db", parts.folder / "aside.db"
-    parts.env["CALLER_KEY"] = KeyStore(path).add("ann")[0]
+def _with_keys(parts: Parts, file: str) -> dict[str, Any]:
+    parts.env["CALLER_KEY"] = KeyStore(parts.folder / file).add("ann")[0]
     rule = {"when": {"key": "ann"}, "user": "ann", "profiles": ["all"], "roles": ["operator"]}
-    config = {
-        "identity": {"api_keys": {"store": "sqlite:keys.db"}, "map": [rule]},
+    return {
+        "identity": {"api_keys": {"store": f"sqlite:{file}"}, "map": [rule]},
         "groups": {"core": "All"},
         "profiles": {"all": {"include": ["core"]}},
     }
+
+
+async def _keys(parts: Parts) -> Prepared:
+    path, aside = parts.folder / "keys.db", parts.folder / "aside.db"
+    config = _with_keys(parts, "keys.db")
 
     async def begin(_: World) -> None:
         path.rename(aside)
@@ -344,7 +356,8 @@ async def _mcp_http(parts: Parts) -> Prepared:
     address = f"127.0.0.1:{relay.port}"
     mcp = {"transport": "http", "url": f"http://{address}/mcp"}
     tools = [{"name": "notes", "type": "mcp", "mcp": mcp}]
-    return Prepared(config={"tools": tools}, begin=begin, end=end, ways=_relayed(relay, address))
+    ways = _relayed(relay, address)
+    return Prepared(config={"tools": tools}, begin=begin, end=end, ways=ways, cut=relay.cut)
 
 
 async def _config(parts: Parts) -> Prepared:
@@ -387,22 +400,26 @@ async def _certificate(parts: Parts) -> Prepared:
     return Prepared(config={}, begin=begin, end=end, ways=ways)
 
 
-async def _disk(parts: Parts) -> Prepared:
-    """Store the audit on a small file system of its own, and fill it."""
-    disk = parts.folder / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", str(disk)], check=True)
-    parts.stack.callback(subprocess.run, ["umount", "-l", str(disk)], check=True)
+def _disk(section: Callable[[Parts], dict[str, Any]]) -> Callable[[Parts], Awaitable[Prepared]]:
+    """Put a store on a small file system of its own, in the folder `disk`, and fill that."""
 
-    async def begin(_: World) -> None:
-        with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
-            while True:
-                filler.write(b"x" * 4096)
+    async def prepare(parts: Parts) -> Prepared:
+        disk = parts.folder / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", str(disk)], check=True)
+        parts.stack.callback(subprocess.run, ["umount", "-l", str(disk)], check=True)
 
-    async def end(_: World) -> None:
-        (disk / "filler").unlink()
+        async def begin(_: World) -> None:
+            with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+                while True:
+                    filler.write(b"x" * 4096)
 
-    return Prepared(config={"audit": {"store": "jsonl:disk/audit.jsonl", "required": True}}, begin=begin, end=end)
+        async def end(_: World) -> None:
+            (disk / "filler").unlink()
+
+        return Prepared(config=section(parts), begin=begin, end=end)
+
+    return prepare
 
 
 CLOCK = r"""
@@ -541,7 +558,9 @@ OUTAGES: Mapping[str, Outage] = {
         log="certificate", log_over="certificate", alert="down began", call="200 ok",
     ),
     "disk": Outage(
-        title="A full disk", prepare=_disk, tool="send", arguments={"text": "x" * 100},
+        title="A full disk",
+        prepare=_disk(lambda _: {"audit": {"store": "jsonl:disk/audit.jsonl", "required": True}}),
+        tool="send", arguments={"text": "x" * 100},
         doctor="store audit | unreachable", readyz="503", metric='pegboard_store_up{store="audit"} 0',
         log="No space left", log_over="stored again", alert="audit_broken began", call="503 audit_unavailable",
     ),
@@ -552,6 +571,26 @@ OUTAGES: Mapping[str, Outage] = {
     ),
 }  # fmt: skip
 
+FULL_DISKS: Mapping[str, Outage] = {
+    # Keys can still be read.
+    "keys": replace(OUTAGES["keys"], prepare=_disk(lambda parts: _with_keys(parts, "disk/keys.db")), call="200 ok"),
+    **{
+        name: replace(OUTAGES[name], prepare=_disk(lambda _, name=name: _store_of(name)(f"sqlite:disk/{name}.db")))
+        for name in ("consents", "tasks")
+    },
+    "documents": replace(
+        OUTAGES["documents"],
+        prepare=_disk(lambda _: {"workspace": {"store": "sqlite:disk/documents.db", "space": "s1"}}),
+    ),
+    "audit": replace(
+        OUTAGES["audit"], prepare=_disk(lambda _: {"audit": {"store": "sqlite:disk/audit.db", "required": True}})
+    ),
+}
+"""A full disk under the other stores. Each is told in the same way as another loss of the store."""
+
+FROM_THE_NEXT_START = ("bus", "consents", "tasks", "audit")
+"""The parts whose address a reload leaves as it was."""
+
 STOPPED = (
     "bus", "limits", "consents", "tasks", "documents", "audit", "model", "openapi", "mcp-stdio", "mcp-http",
 )  # fmt: skip
@@ -559,5 +598,6 @@ OTHER_WAYS: Sequence[tuple[str, Way]] = (
     *((name, "stopped") for name in STOPPED),
     # Another bus, audit, or store of consents or tasks, is used from the next start on.
     *((name, "misaddressed") for name in ("limits", "keys", "documents", "model", "openapi", "mcp-stdio", "mcp-http")),
+    *((name, "absent") for name in STOPPED if name != "mcp-stdio"),
     *((name, "removed") for name in ("config", "certificate")),
 )

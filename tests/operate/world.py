@@ -209,6 +209,8 @@ class World:
         self._calling: asyncio.Task[str] | None = None
         self.is_calling = True
         """Whether the tool is called all the time."""
+        self.gauge = ""
+        """The only gauge that counts, for a server that was never well. At 1 it is not counted, as one that is `up`."""
 
     async def settle(self) -> None:
         """Take the present state as the usual one."""
@@ -243,11 +245,16 @@ class World:
         clean = self._clean
         return Served(
             readyz=clean(readyz),
-            metrics=tuple(clean(line) for line in gauges if line not in self._usual),
+            metrics=tuple(clean(line) for line in gauges if self._is_unusual(line)),
             log=tuple(dict.fromkeys(clean(_logged(line)) for line in self._log_lines()[self._log_from :])),
             alerts=tuple(dict.fromkeys(clean(_alerted(line)) for line in self._alert_lines()[self._alerts_from :])),
             call=clean(call),
         )
+
+    def _is_unusual(self, gauge: str) -> bool:
+        if self.gauge:
+            return self.gauge in gauge and not ("_up{" in gauge and gauge.endswith(" 1.0"))
+        return gauge not in self._usual
 
     async def _latest_call(self) -> str:
         """Return how the latest call ended. A call may wait for a part that is stopped, and nothing waits for it."""
