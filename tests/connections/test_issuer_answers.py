@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +11,23 @@ from urllib.parse import urlencode
 
 import pytest
 from joserfc import jwt
+from joserfc.jwk import ECKey
 from starlette.responses import JSONResponse, Response
 
+from pegboard.connections.auth_settings import AuthSettings
 from pegboard.connections.connection_records import Challenge, ConnectFailedError
 from pegboard.connections.connection_required import ConnectionRequiredError
+from pegboard.connections.limits import FRESH_TOKEN_S, REFRESH_LEASE_S
+from pegboard.connections.upstream_credentials import ServiceCredentials
+from pegboard.model.caller import NOBODY
 from pegboard.model.error import CallError
+from pegboard.model.secret import Secret
 from pegboard.storage.store_error import StoreError
 from tests.connections.agreeing import ANN, connect, settings_of
 from tests.connections.test_connecting import world
+from tests.connections.toy_issuer import ToyIssuer
+from tests.connections.toy_upstreams import McpUpstream
+from tests.timing import PATIENCE_S
 
 
 def with_fields(**fields: Any) -> Callable[[dict[str, Any]], Response]:
@@ -80,6 +90,19 @@ async def test_an_issuer_whose_clock_is_minutes_off_names_the_account_and_its_to
         assert (made.account, (made.expires_at or 0) - made.created_at) == ("ann-there", 3600)
         assert (await one.token(ANN, "mail")).version == 1
         assert here.issuer.hits["token:refresh_token"] == 0
+
+
+async def test_an_issuer_whose_clock_is_three_minutes_ahead_accepts_the_assertion_of_a_client() -> None:
+    async with ToyIssuer().running() as issuer, McpUpstream(issuer).running() as upstream:
+        key = ECKey.generate_key("P-256", {"kid": "ours"})
+        issuer.add_client("robot", keys={"keys": [key.as_dict(private=False)]})
+        issuer.switches.clock_ahead_s = 180
+        settings = AuthSettings(
+            source="mail", mode="client_credentials", server_url=upstream.resource, issuer=issuer.url,
+            client_id="robot", private_key=Secret(key.as_pem(private=True).decode()), private_key_id="ours",
+        )  # fmt: skip
+        token = await ServiceCredentials(settings).token(NOBODY)
+        assert issuer.good(token.value.reveal()) is not None
 
 
 async def test_the_granted_scopes_are_stored_and_a_step_up_that_is_not_granted_asks_once_a_call(tmp_path: Path) -> None:
@@ -184,3 +207,45 @@ async def test_a_rotated_token_is_stored_once_the_store_answers_again(store: Any
         # The next refresh has the rotated token: the old one would end the agreement.
         assert (await two.token(ANN, "mail")).version == 2
         assert (here.issuer.hits["token:refresh_token"], here.issuer.hits["reused refresh token"]) == (1, 0)
+
+
+async def test_nobody_uses_the_earlier_refresh_token_while_the_rotated_one_waits_for_the_store(store: Any) -> None:
+    async with world(store) as here:
+        [one, two] = here.workers
+        now = 1_000_000.0
+        for worker in here.workers:
+            worker._store._clock = worker._clock = worker._tokens._clock = lambda: now
+        await connect(one, here.issuer)
+        token = await one.token(ANN, "mail")
+        renew, tries, is_away = one._store.renew, 0, True
+
+        async def sometimes(*args: Any, **options: Any) -> Any:
+            nonlocal tries
+            tries += 1
+            if is_away:
+                raise StoreError("away")
+            return await renew(*args, **options)
+
+        async def tried_again() -> None:
+            before = tries
+            async with asyncio.timeout(PATIENCE_S):
+                while tries < before + 2:
+                    await asyncio.sleep(0.01)
+
+        one._store.renew = sometimes  # type: ignore[method-assign]
+        asked = [asyncio.create_task(one.renewed(ANN, "mail", token))]
+        await tried_again()
+        now += REFRESH_LEASE_S - 0.5  # also the last moment at which the first worker tries
+        asked.append(asyncio.create_task(two.renewed(ANN, "mail", token)))
+        await tried_again()
+        is_away = False
+        assert [each.version for each in await asyncio.gather(*asked)] == [2, 2]
+        assert (here.issuer.hits["token:refresh_token"], here.issuer.hits["reused refresh token"]) == (1, 0)
+        # After its lease it tries no more.
+        now += FRESH_TOKEN_S
+        is_away = True
+        last = asyncio.create_task(one.renewed(ANN, "mail", await one.token(ANN, "mail")))
+        await tried_again()
+        now += REFRESH_LEASE_S
+        with pytest.raises(CallError, match="does not answer"):
+            await last

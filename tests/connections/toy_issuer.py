@@ -70,6 +70,8 @@ class Switches:
     """The `iss` of its answers (RFC 9207): its own if empty, none at all if None."""
     says_iss: bool = True
     """Whether the metadata promises an `iss`."""
+    clock_ahead_s: int = 0
+    """How far its clock is ahead when it reads the assertion of a client."""
     statuses: dict[str, int] = field(default_factory=dict)
     """What an endpoint (`token`, `metadata`, …) answers instead of working, e.g. 500."""
     held: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -452,8 +454,13 @@ class _Registration(ClientRegistrationEndpoint):
 
 class _SignedClients(JWTBearerClientAssertion):
     def __init__(self, issuer: ToyIssuer) -> None:
-        super().__init__()
+        super().__init__(leeway=0)
         self._issuer, self._used = issuer, set[str]()
+
+    def verify_claims(self, claims: Any) -> None:
+        ahead_s = self._issuer.switches.clock_ahead_s
+        super().verify_claims({name: value - ahead_s if name in ("iat", "exp") else value
+                              for name, value in claims.items()})  # fmt: skip
 
     def get_audiences(self) -> list[str]:
         return [self._issuer.url, f"{self._issuer.url}/token"]

@@ -47,7 +47,6 @@ from pegboard.connections.limits import (
     FRESH_TOKEN_S,
     REFRESH_LEASE_S,
     REFRESH_POLL_S,
-    REFRESH_STORED_S,
     RENEW_EARLY_S,
     TOKEN_KEPT_S,
 )
@@ -555,6 +554,7 @@ class Connections:
     async def _renew(self, stored: StoredConnection, settings: AuthSettings, *, must: bool) -> StoredConnection | None:
         shown, by = stored.shown, f"{self._worker}:{os.urandom(4).hex()}"
         while True:
+            lease_until = self._clock() + self._lease_s
             lease = await _answered(self._store.lease(shown.id, shown.version, by=by, for_s=self._lease_s))
             if lease.state in ("newer", "gone"):
                 return lease.stored
@@ -602,7 +602,7 @@ class Connections:
             if isinstance(error, ConnectFailedError):
                 raise CallError("upstream_auth", str(error)) from None
             raise
-        renewed = await _answered(self._stored(current, answer, by=by))
+        renewed = await _answered(self._stored(current, answer, by=by, until=lease_until))
         if renewed is not None:
             return renewed
         after = await _answered(self._store.lease(shown.id, shown.version, by=by, for_s=0.0))
@@ -611,12 +611,14 @@ class Connections:
             await self._revoked(replace(current, access=answer.access, refresh=answer.refresh), requests)
         return after.stored if after.state == "newer" else None
 
-    async def _stored(self, before: StoredConnection, answer: TokenAnswer, *, by: str) -> StoredConnection | None:
+    async def _stored(
+        self, before: StoredConnection, answer: TokenAnswer, *, by: str, until: float
+    ) -> StoredConnection | None:
         """Store refreshed tokens, as `ConnectionStore.renew` does, and try again while the store does not answer.
 
         The issuer may not accept the earlier refresh token again: without the new one, the person must connect again.
+        After `until`, on the monotonic clock, the lease is over and another worker may use the earlier one.
         """
-        until = self._clock() + REFRESH_STORED_S
         while True:
             try:
                 return await self._store.renew(before, answer, by=by, renew_early_s=RENEW_EARLY_S)

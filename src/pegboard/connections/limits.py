@@ -6,8 +6,8 @@ FLOW_S = 600.0  # seconds for which a link to connect is valid
 OPEN_FLOWS = 100  # valid links of one person
 ISSUER_REQUEST_S = 10.0  # seconds for one request to an issuer
 ISSUER_ANSWER_BYTES = 256 * KIB  # bytes of one answer of an issuer
-REFRESH_LEASE_S = 15.0  # seconds for which one worker alone may refresh a token; longer than a request
-REFRESH_STORED_S = 30.0  # seconds for which refreshed tokens are held for a store that does not answer
+# Seconds for which one worker alone may refresh a token, and tries to store the new one if the store does not answer.
+REFRESH_LEASE_S = 30.0
 REFRESH_POLL_S = 0.05  # seconds between two looks at a token that another worker refreshes
 TOKEN_KEPT_S = 1.0  # seconds for which a worker uses a token without reading the store again
 KEPT_TOKENS = 10_000  # tokens that a worker keeps for that time
