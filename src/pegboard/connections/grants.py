@@ -34,7 +34,8 @@ else:
     rsa = LazyModule("cryptography.hazmat.primitives.asymmetric.rsa")
 
 TOKEN_CHARS = 65_536  # characters of one token
-ASSERTION_S = 120  # seconds for which an assertion of the client is valid
+# Seconds for which an assertion of the client is valid, as in the MCP SDK: the clock of an issuer may be minutes ahead.
+ASSERTION_S = 300
 LONGEST_LIFETIME_S = 10 * 365 * 86_400.0  # seconds of the longest lifetime of a token that is believed
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _URN = "urn:ietf:params:oauth:token-type:"
