@@ -494,17 +494,19 @@ async def test_closing_lets_running_calls_end_and_then_stops_the_rest() -> None:
         await release.wait()
         return "drained"
 
-    recorder = Recorder()
-    catalog = one_tool(wait)
+    recorder, clock = Recorder(), Clock(100.0)
+    catalog = one_tool(wait, catalog=Catalog(clock=clock))
     catalog.register(ToolSpec(name="stuck"), stubborn)
     quick = asyncio.create_task(catalog.view(ANN).call("echo"))
     stuck = asyncio.create_task(catalog.view(ANN).call("stuck", callbacks=recorder))
     await asyncio.sleep(0)
-    closing = asyncio.create_task(catalog.close(grace_s=0.1))
+    closing = asyncio.create_task(catalog.close(grace_s=1.0))
     await asyncio.sleep(0)
     assert kind_of(await catalog.view(ANN).call("echo")) == "shutting_down", "it takes no more"
     release.set()
     assert (await quick).text == "drained"
+    assert not stuck.done()
+    clock.now += 1.0
     with within(1.5):
         result = await stuck
         await closing

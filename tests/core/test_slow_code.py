@@ -2,20 +2,45 @@
 
 import asyncio
 import threading
-import time
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pegboard import Bounds, CallContext, CallError, Catalog, Event, ToolContext, Verdict
-from pegboard.core.call import deliveries
+from pegboard.core import predicates
+from pegboard.core.call import deliveries, hook_stages
+from pegboard.model.record import replace
 from tests.core.parts import ANN, kind_of
 from tests.timing import PATIENCE_S
 
 HERE = threading.current_thread().name
 TENANT: ContextVar[str] = ContextVar("tenant", default="")
 SLOW_S = 0.12  # the log names what holds the loop for longer than a tenth of a second
+# For code that is not late: no machine is so slow that these run out.
+ROOMY = Bounds(predicate_s=PATIENCE_S, hook_s=PATIENCE_S)
+
+
+class Clock:
+    """Seconds that pass while the code of a test is slow, and not while the machine is."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+CLOCK = Clock()
+
+
+@pytest.fixture(autouse=True)
+def _code_is_as_slow_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predicates, "time", SimpleNamespace(monotonic=CLOCK))
+    monkeypatch.setattr(hook_stages, "perf_counter", CLOCK)
 
 
 def fresh(**said: Any) -> ToolContext:
@@ -33,15 +58,15 @@ class Code:
     def __call__(self, *_: object) -> Any:
         self.threads.append(threading.current_thread().name)
         self.seen.append(TENANT.get())
-        time.sleep(self.seconds)
+        CLOCK.sleep(self.seconds)
         assert self.go.wait(PATIENCE_S)
         return self.answer
 
 
-def with_predicate(*predicates: Any, available: Any = "slow", bounds: Bounds | None = None) -> Catalog:
-    catalog = Catalog(bounds=bounds)
-    for predicate in predicates:
-        catalog.predicate(name="slow" if predicate is predicates[0] else "other")(predicate)
+def with_predicate(*asked: Any, available: Any = "slow") -> Catalog:
+    catalog = Catalog(bounds=ROOMY)
+    for predicate in asked:
+        catalog.predicate(name="slow" if predicate is asked[0] else "other")(predicate)
 
     @catalog.tool(available=available)
     async def guarded() -> str:
@@ -64,8 +89,7 @@ async def until(holds: Any) -> None:
 
 async def test_a_slow_predicate_never_holds_the_loop_of_those_who_can_wait(caplog: pytest.LogCaptureFixture) -> None:
     slow = Code(True)
-    # Six threads may take longer than a second to start on a busy machine.
-    catalog = with_predicate(slow, bounds=Bounds(predicate_s=60.0))
+    catalog = with_predicate(slow)
     assert (await catalog.view(fresh()).call("guarded")).text == "ran"
     slow.go.clear()
     slow.seconds = 0
@@ -113,7 +137,7 @@ async def test_a_predicate_that_fails_in_its_first_run_is_a_no_and_is_not_run_on
 
     def failing(_ctx: ToolContext) -> bool:
         threads.append(threading.current_thread().name)
-        time.sleep(seconds)
+        CLOCK.sleep(seconds)
         raise ConnectionError("down")
 
     catalog = with_predicate(failing)
@@ -127,6 +151,7 @@ async def test_a_slow_first_answer_that_is_late_is_a_no(caplog: pytest.LogCaptur
     catalog = Catalog(bounds=Bounds(predicate_s=SLOW_S))
     late = Code(True)
     late.seconds = 2 * SLOW_S
+    late.go.clear()
 
     @catalog.tool(available=late)
     async def guarded() -> str:
@@ -134,6 +159,7 @@ async def test_a_slow_first_answer_that_is_late_is_a_no(caplog: pytest.LogCaptur
         return "ran"
 
     assert kind_of(await catalog.view(fresh()).call("guarded")) == "not_found"
+    late.go.set()
     await until(lambda: "took more than 0.12 s" in caplog.text)
 
 
@@ -158,7 +184,7 @@ async def test_attributes_of_the_context_are_read_on_the_loop() -> None:
             threads.append(threading.get_ident())
             return True
 
-    catalog = Catalog(context_type=Watched)
+    catalog = Catalog(context_type=Watched, bounds=ROOMY)
 
     @catalog.tool(available={"any": ["queue", "depot"]})
     async def guarded() -> str:
@@ -185,7 +211,7 @@ async def test_a_slow_predicate_is_asked_once_a_context_in_its_order_and_not_whe
 
     def slow(_ctx: ToolContext) -> bool:
         order.append("slow")
-        time.sleep(SLOW_S if len(order) == 2 else 0)
+        CLOCK.sleep(SLOW_S if len(order) == 2 else 0)
         return True
 
     def other(_ctx: ToolContext) -> bool:
@@ -249,13 +275,13 @@ async def test_a_hook_that_held_the_loop_holds_nobody_from_then_on(kind: str, ca
 
 
 async def test_what_a_moved_hook_sets_and_answers_counts_as_before() -> None:
-    catalog, seen, order = Catalog(), list[str](), list[str]()
+    catalog, seen, order = Catalog(bounds=ROOMY), list[str](), list[str]()
     slow_s = [SLOW_S]
 
     @catalog.before()
     def set_tenant(call: Any) -> Any:
         order.append("first")
-        time.sleep(slow_s[0])
+        CLOCK.sleep(slow_s[0])
         TENANT.set(call.args["tenant"])
         if call.args["tenant"] == "async":
             return later()
@@ -342,6 +368,8 @@ async def test_what_observers_have_not_heard_is_bounded_and_a_closed_catalog_wai
         assert (await catalog.view(ANN).call("guarded")).text == "ran"
     ends()
     assert len(catalog.executor.async_observers.unheard) == 3
+    # The catalog waits this long for the one that never hears it.
+    catalog.registry.swap(replace(catalog.registry.declarations, bounds=Bounds(hook_s=1.0)))
     asyncio.get_running_loop().call_later(0.01, go.set)
     await catalog.close(grace_s=0)
     assert len(heard) == 2
@@ -384,7 +412,7 @@ def of_one_thread(answer: object) -> Any:
     def code(*_: object) -> Any:
         if threading.get_ident() != home:
             raise RuntimeError("made in another thread")
-        time.sleep(seconds.pop(0))
+        CLOCK.sleep(seconds.pop(0))
         return answer
 
     return code
@@ -394,7 +422,7 @@ async def test_code_that_works_on_one_thread_only_goes_back_to_the_loop(caplog: 
     catalog = with_predicate(of_one_thread(True))
     kinds = [kind_of(await catalog.view(fresh()).call("guarded")) for _ in range(4)]
     assert kinds == ["ok", "not_found", "ok", "ok"]
-    hooked = Catalog()
+    hooked = Catalog(bounds=ROOMY)
     hooked.before()(of_one_thread(None))
 
     @hooked.tool
@@ -414,7 +442,7 @@ async def test_a_moved_hook_that_is_late_writes_into_nothing_that_was_given() ->
     @catalog.after()
     def meddle(_call: Any, result: Any) -> None:
         if wait_s := seconds.pop(0):
-            time.sleep(wait_s)
+            CLOCK.sleep(wait_s)
             return
         assert go.wait(PATIENCE_S)
         result.structured["text"] = "meddled"
@@ -433,12 +461,12 @@ async def test_a_moved_hook_that_is_late_writes_into_nothing_that_was_given() ->
 
 
 async def test_a_moved_hook_that_refuses_in_words_stays_moved() -> None:
-    catalog, slow_s, threads = Catalog(), [SLOW_S, 0, 0, 0, 0], list[str]()
+    catalog, slow_s, threads = Catalog(bounds=ROOMY), [SLOW_S, 0, 0, 0, 0], list[str]()
 
     @catalog.before()
     def refuse(_call: Any) -> None:
         threads.append(threading.current_thread().name)
-        time.sleep(slow_s.pop(0))
+        CLOCK.sleep(slow_s.pop(0))
         if len(threads) == 2:
             raise CallError("invalid_arguments", "not so")
         if len(threads) == 4:

@@ -9,11 +9,12 @@ from pegboard.limits.sql_budgets import SCHEMA
 from pegboard.model.secret import Secret
 from pegboard.storage.postgres_server import PostgresServer
 from pegboard.storage.store_error import StoreError
+from tests.timing import PATIENCE_S
 
 
 @pytest.fixture
 def server(postgres_url: str) -> Iterator[PostgresServer]:
-    server = PostgresServer(Secret(postgres_url), SCHEMA, busy_s=10, statement_s=0.1, keep=3)
+    server = PostgresServer(Secret(postgres_url), SCHEMA, busy_s=10, statement_s=PATIENCE_S, keep=3)
     yield server
     server.close()
 
@@ -36,7 +37,9 @@ def test_a_statement_that_is_too_slow_is_not_repeated_on_the_other_idle_connecti
 
     def slow(connection: Any) -> None:
         attempts.append(1)
-        connection("select pg_sleep(60)")
+        # A busy machine may be slow with every other statement.
+        connection("select set_config('statement_timeout', '100', false)")
+        connection("select pg_sleep(600)")
 
     with pytest.raises(StoreError):
         server.read(slow)

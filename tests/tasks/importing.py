@@ -16,6 +16,12 @@ from pegboard import CallContext, Catalog, Tasks, ToolContext
 
 STEPS = ("fetch", "parse", "check", "load", "report")
 CRASHING = "crashing"  # ends its process in its first step, each time
+HELD = "load"  # the step that waits while there is a file of `hold_of`
+
+
+def hold_of(ledger: Path) -> Path:
+    """Return the file that holds tasks up in the step `HELD`."""
+    return ledger.with_name("hold")
 
 
 def owner() -> ToolContext:
@@ -39,6 +45,8 @@ def catalog_with(store: str, ledger: Path, *, step_s: float) -> Catalog:
         if name == CRASHING:
             os._exit(1)
         await asyncio.sleep(step_s)
+        while step == HELD and hold_of(ledger).exists():
+            await asyncio.sleep(0.01)  # another process removes it, and says nothing
         write(ledger, f"end {name} {step} {ctx.step_key} {os.getpid()}")
         return f"{step}:{ctx.step_key[:6]}:{os.getpid()}"
 

@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 from tests.tasks.databases import database
-from tests.tasks.importing import CRASHING, STEPS, example, work
+from tests.tasks.importing import CRASHING, HELD, STEPS, example, hold_of, work
 from tests.timing import PATIENCE_S, is_within
 
 RECOVERED_S = 5.0
@@ -184,13 +184,17 @@ def test_two_workers_never_run_one_task_at_once_and_one_takes_over_what_the_othe
         Path(workers.store.removeprefix("sqlite:")).touch()
     second = workers.start(step_s=0.3)
     workers.until(1, "ready")
+    # Both are still at work when the first is killed, however long it takes this process to do so.
+    hold_of(workers.ledger).touch()
     first = workers.start("one", "two", step_s=0.3)
     workers.until(1, "began")
-    workers.until_holds(lambda: _a_day_older(workers) and len(workers.lines("end")) >= 6)
+    before = STEPS.index(HELD)
+    workers.until_holds(lambda: _a_day_older(workers) and len(workers.lines("end")) == 2 * before)
     # As long as both live, each task is of one process, also where the clock jumps and every sign of life is of old.
     for name in ("one", "two"):
         assert {row[4] for row in workers.lines("begin", name)} == {str(first.pid)}
     workers.kill(first)
+    hold_of(workers.ledger).unlink()
     for name in ("one", "two"):
         workers.until(1, "end", name, STEPS[-1])
         assert_each_result_was_recorded_once(workers, name, kills=1)

@@ -53,7 +53,9 @@ def pid() -> str:
 
 @server.tool()
 async def slow(seconds: float, mark: str = "") -> str:
-    """Take some time; tell in a file when it is cancelled."""
+    """Take some time; tell in a file when it has begun and when it is cancelled."""
+    if mark:
+        Path(mark).write_text("began")
     try:
         await asyncio.sleep(seconds)
     except asyncio.CancelledError:

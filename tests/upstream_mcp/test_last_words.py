@@ -8,6 +8,7 @@ import pytest
 from pegboard.model.secret import Secret
 from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.builtin.web import Asked, Site, answer
+from tests.timing import PATIENCE_S
 from tests.upstream_mcp.parts import running, until, view_of
 
 SPEAKING = """
@@ -33,12 +34,20 @@ def program(code: str, **said: object) -> ServerSettings:
     return ServerSettings(name="up", transport="stdio", command=sys.executable, args=("-Sc", code), **said)  # type: ignore[arg-type]
 
 
+CLOSED = "import os, time; os.close(1); time.sleep(60)"
+
+
+@pytest.fixture(autouse=True)
+def _a_program_may_take_long_to_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pegboard.sources.mcp.stdio_transport.MCP_EXIT_WAIT_S", PATIENCE_S)
+
+
 @pytest.mark.parametrize(
     ("code", "told"),
     [
         ("raise SystemExit(3)", "it ended the connection: its program ended with exit code 3."),
         ("import os; os.kill(os.getpid(), 9)", "its program was ended by SIGKILL."),
-        ("import os, time; os.close(1); time.sleep(60)", "its program closed its stdout."),
+        (CLOSED, "its program closed its stdout."),
         ("raise KeyError('x' * 9_999)", "xxx'"),
         ("import sys; print('\\x1b[31mred\\u202e\\nINFO forged', file=sys.stderr)", "data: 'red | INFO forged'."),
         ("import sys; print('k:', __import__('os').environ['K'], file=sys.stderr)", "data: 'k: [redacted]'."),
@@ -50,7 +59,8 @@ def program(code: str, **said: object) -> ServerSettings:
 async def test_how_a_program_ended_is_told_with_what_it_wrote_last(
     code: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pegboard.sources.mcp.stdio_transport.MCP_EXIT_WAIT_S", 0.2)
+    if code == CLOSED:
+        monkeypatch.setattr("pegboard.sources.mcp.stdio_transport.MCP_EXIT_WAIT_S", 0.2)
     settings = program(code, env={"K": Secret("up-key-canary"), "PYTHONIOENCODING": "utf-8"})
     async with running(settings) as (_, source):
         reason = source.state().reason
@@ -64,6 +74,8 @@ async def test_of_a_program_that_hangs_the_junk_on_its_stdout_is_quoted(monkeypa
     monkeypatch.setattr("pegboard.sources.mcp.supervised_source.MCP_CONNECT_S", 1.5)
     hanging = program("print('Listening on 3000', flush=True); __import__('time').sleep(60)", timeout_s=0.1)
     async with running(hanging) as (_, source):
+        # A busy machine may need longer than an attempt lasts until the program has written it.
+        await until(lambda: "Listening" in source.state().reason)
         reason = source.state().reason
     assert reason == (
         "The MCP server 'up' did not answer in time. "

@@ -75,14 +75,16 @@ async def test_a_server_that_is_reached_otherwise_is_started_anew_and_the_old_on
     word = f"mark={tmp_path.name}"
     async with reloading(written(tmp_path, server("up", word))) as (catalog, reloader):
         before = await pid(catalog, "up__pid")
-        written(tmp_path, server("up"))
+        # Both with words of this test alone: other tests may run the same server now.
+        written(tmp_path, server("up", f"next-{word}"))
         assert await reloader.reload()
         assert await pid(catalog, "up__pid") != before
-        await until(lambda: not processes_with(word))
+        await until(lambda: not processes_with(f" {word}"))
+        assert processes_with(f" next-{word}")
         written(tmp_path)
         assert await reloader.reload()
         assert view_of(catalog).names() == []
-        await until(lambda: not processes_with(str(PLAIN)))
+        await until(lambda: not processes_with(word))
 
 
 async def test_what_the_lock_accepts_counts_without_a_restart(tmp_path: Path) -> None:
