@@ -184,6 +184,73 @@ async def test_code_that_refuses_even_to_be_closed_holds_nobody_up(caplog: pytes
     gc.collect()
 
 
+async def test_a_stop_that_a_library_swallowed_is_sent_again(caplog: pytest.LogCaptureFixture) -> None:
+    """`anyio.connect_tcp` swallows a cancellation that comes just as it has connected."""
+    said: list[str] = []
+
+    async def connecting(ctx: Any, args: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            said.append("swallowed")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            said.append("closed")
+
+    assert kind_of(await one_tool(connecting, timeout_s=0.02).view(ANN).call("echo")) == "timeout"
+    assert said == ["swallowed", "closed"]
+    assert "abandoned" not in caplog.text
+
+
+async def test_a_cancellation_that_code_swallowed_is_sent_again() -> None:
+    said: list[str] = []
+
+    async def connecting(ctx: Any, args: Any) -> None:
+        said.append("waits")
+        for word in ("swallowed", "heard"):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                said.append(word)
+                if word == "heard":
+                    raise
+
+    running = asyncio.create_task(one_tool(connecting).view(ANN).call("echo"))
+    while not said:
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert said == ["waits", "swallowed", "heard"]
+
+
+async def test_a_time_limit_inside_abandoned_code_never_cancels_the_caller(caplog: pytest.LogCaptureFixture) -> None:
+    """`asyncio.timeout` cancels the task in which it was entered, which is the caller's."""
+    later = asyncio.timeout(60)
+
+    async def deaf(ctx: Any, args: Any) -> None:
+        async with asyncio.timeout(0.02), later:
+            try:
+                while True:
+                    try:
+                        await asyncio.Event().wait()
+                    except asyncio.CancelledError:
+                        continue
+            finally:
+                await asyncio.Event().wait()  # as a client does that closes its connections
+
+    async def caller() -> tuple[str, int]:
+        kind = kind_of(await one_tool(deaf, timeout_s=0.02).view(ANN).call("echo"))
+        task = asyncio.current_task()
+        assert task is not None
+        return kind, task.cancelling()
+
+    assert await asyncio.create_task(caller()) == ("timeout", 0)
+    assert repr(later) == "<Timeout [finished]>"
+    assert "was abandoned" in caplog.text
+
+
 async def test_a_call_that_is_dropped_half_way_closes_its_code() -> None:
     said: list[str] = []
 

@@ -1,7 +1,7 @@
 """Coroutine runner: run foreign coroutines to their end or to a time limit, in the caller's own task.
 
 Coroutines are stepped by hand. One that never waits costs neither a task nor a timer. One that waits gets a timer; if
-it ignores its cancellation it is abandoned, so the caller gets an answer at the deadline in any case.
+it ignores its cancellation twice it is abandoned, so the caller gets an answer soon after the deadline in any case.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from time import perf_counter, thread_time
 from types import CoroutineType
 from typing import Any, Literal, cast
 
-STEP_GRACE_S = 0.25  # seconds that code may continue after its cancellation before it is abandoned
+STEP_GRACE_S = 0.25  # seconds that code may continue after a cancellation; after the second one it is abandoned
 STEP_GRACE_TURNS = 25  # turns of the event loop that it gets in any case: a busy loop takes long for each
 LOOP_BLOCKED_S = 0.1  # seconds of CPU without a break before async code is logged as blocking the event loop
+CLOSES = 10  # attempts to close abandoned code, which may wait again while it cleans up
 CPU_SAMPLE_S = 0.01  # seconds for which a reading of the CPU clock is reused; the log may be late by as much
 
 
@@ -322,24 +324,40 @@ class Pending:
             self._grace.cancel()
             self._tick(STEP_GRACE_TURNS)
 
-    def _tick(self, turns_left: int) -> None:
-        """Count the turns of the loop in the grace period, and abandon the code at its end."""
+    def _tick(self, turns_left: int, *, is_second: bool = False) -> None:
+        """Count the turns of the loop in a grace period. At its end, cancel the code once more, then abandon it."""
         if turns_left:
-            wait_s = STEP_GRACE_S / STEP_GRACE_TURNS
-            self._grace = self._loop.call_later(wait_s, self._tick, turns_left - 1)
+            tick = partial(self._tick, turns_left - 1, is_second=is_second)
+            self._grace = self._loop.call_later(STEP_GRACE_S / STEP_GRACE_TURNS, tick)
             return
         self._grace = None
         # A cancellation of the caller that its own scope in the code has undone by now does not count.
-        if self._scope.reason is not None or self._task.cancelling() > self._cancelling:
+        if self._scope.reason is None and self._task.cancelling() <= self._cancelling:
+            return
+        if is_second:
             self._given_up = True
             self._wake(None)
+            return
+        # A library swallows a cancellation that comes as it cancels a part of its own, as anyio's `connect_tcp` does
+        # when it has connected.
+        message = (_STOPPED,) if self._cancelled is None else self._cancelled.args[:1]
+        self._is_stop_sent = self._waited is not None and self._waited.cancel(*message)
+        self._tick(STEP_GRACE_TURNS, is_second=True)
 
     def _leave(self) -> None:
         log.warning(
             "%r ignored its cancellation and was abandoned, so what it holds may leak. It waits in %s.",
             self._scope.name, _stack_of(self._code),
         )  # fmt: skip
-        try:
-            self._code.close()
-        except BaseException:  # boundary: foreign code that refuses to end
-            log.warning("%r refused to be closed.", self._scope.name, exc_info=True)
+        refusal: BaseException | None = None
+        for _ in range(CLOSES):
+            # Each attempt ends the wait that the clean-up is at. What stays open could cancel the caller's task later:
+            # an `asyncio.timeout` in the code belongs to that task.
+            try:
+                self._code.close()
+            except BaseException as error:  # noqa: BLE001 - boundary: foreign code that fails as it ends, or waits again
+                refusal = error
+            if self._code.cr_frame is None:
+                break
+        if refusal is not None:
+            log.warning("%r refused to be closed.", self._scope.name, exc_info=refusal)
