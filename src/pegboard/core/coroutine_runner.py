@@ -357,7 +357,7 @@ class Pending:
                 self._code.close()
             except BaseException as error:  # noqa: BLE001 - boundary: foreign code that fails as it ends, or waits again
                 refusal = error
-            if self._code.cr_frame is None:
+            if getattr(self._code, "cr_frame", None) is None:
                 break
         if refusal is not None:
             log.warning("%r refused to be closed.", self._scope.name, exc_info=refusal)
