@@ -13,7 +13,7 @@ ViewFactory: TypeAlias = "Callable[[Any], View | Awaitable[View]]"
 
 
 async def view_of(source: View | ViewFactory, run: object) -> View:
-    """Return the View for one run, with the questions of its tools answered."""
+    """Return the View for one run, after answering the async predicates of its tools."""
     view = source(run) if callable(source) else source
     if is_awaitable(view):
         view = await view

@@ -1,4 +1,4 @@
-"""Access: which agents a caller may run by name, and the rights of a run."""
+"""Access: decides whether a caller may run an agent by name, and limits the rights of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audit store: where rows are stored, as one chain or as several."""
+"""Audit store: the storage of audit rows, in one chain or several."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class CountedCalls(NamedTuple):
 
 
 class _Read(Struct, gc=False):
-    """The fields of an `AuditRow` that are counted or needed to read on; the others are skipped, which is faster."""
+    """The fields of an `AuditRow` that are counted, or mark the place to continue. Decoding the others costs time."""
 
     at: float
     seq: int = 0
@@ -61,7 +61,7 @@ _decoder = msgspec.json.Decoder(_Read)
 
 
 class _Mark(NamedTuple):
-    """The newest row that was read, and the number and time of the heads of rows that were deleted or changed."""
+    """The newest row that was read, and the number and newest time of chain heads written by deletions and changes."""
 
     seq: int
     previous: str
@@ -69,7 +69,7 @@ class _Mark(NamedTuple):
 
 
 class _Columns:
-    """The same fields of many calls, with a list for each: lists are chosen from and summed without a Python loop."""
+    """The fields of many calls, one list per field: selecting from lists and adding them up needs no Python loop."""
 
     def __init__(self) -> None:
         self.at: list[float] = []
@@ -111,7 +111,7 @@ class _Columns:
         """Count the calls at these places."""
         counter = UsageCounter()
         if places:
-            # One place more, since a single one would give no tuple.
+            # `itemgetter` returns a tuple only for two places or more, so the first is given twice.
             chosen = itemgetter(places[0], *places)
             counter.add_many(*(
                 chosen(column)[1:]
@@ -127,7 +127,7 @@ class _Columns:
 
 
 class _Window(Generic[Key]):
-    """The counts of the calls since a time, by a key, which are changed as calls begin and grow too old."""
+    """The counts of the calls since a time, by a key; updated as calls end and grow too old."""
 
     def __init__(self, key_of: Callable[[_Columns, int], Key], since: float, calls: _Columns) -> None:
         self.since, self._key_of, self.parts = since, key_of, dict[Key, UsageCounter]()
@@ -224,7 +224,7 @@ class RecentCalls:
     def _window(
         self, name: UsageField | float, period_s: float, since: float, key_of: Callable[[_Columns, int], Key]
     ) -> _Window[Key]:
-        """Return the counts by a key since a time, from those of the last question if little has changed."""
+        """Return the counts by a key since a time; updates the counts of the last question if little has changed."""
         window = self._windows.get((name, period_s))
         too_old = range(0)
         if window is not None:

@@ -64,9 +64,11 @@ class Keyring:
         keys, known = self._keys, self._proven.get(_name_of(key))
         if known is None:
             return None
-        is_good, clock = known.key.is_good, self._clock
+        expires_at, clock = known.key.expires_at, self._clock
         # A reload may have changed the key.
-        return lambda: self._is_current() and self._keys is keys and is_good(clock())
+        if expires_at is None:
+            return lambda: self._is_current() and self._keys is keys
+        return lambda: self._is_current() and self._keys is keys and clock() < expires_at
 
     async def credential(self, key: str) -> Credential:
         """Return the credential of a key.

@@ -1,4 +1,4 @@
-"""Rule callers: the callers that the authentication rules admit, as far as the rules alone tell."""
+"""Rule callers: the callers that the authentication rules name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVERYBODY = "everybody on this machine"
 
 
 class RuleCaller(Struct, frozen=True, kw_only=True):
-    """Callers that one rule admits. `unknown` has those of its texts that the claims of a token fill in.
+    """Callers that one rule admits. `unknown` has the templates that only the claims of a token can fill in.
 
     `profiles` has `None` in a catalog without profiles.
     """

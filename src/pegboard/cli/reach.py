@@ -1,4 +1,4 @@
-"""Reach: what each profile, credential and agent may use, as the judge decides it."""
+"""Reach: lists the tools that each profile, credential and agent may use, as decided by the judge."""
 
 from __future__ import annotations
 

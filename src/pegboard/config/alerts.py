@@ -1,4 +1,4 @@
-"""Alerts: what a config declares to send, and where to."""
+"""Alerts: reads the alerts of a config and their receivers."""
 
 from __future__ import annotations
 

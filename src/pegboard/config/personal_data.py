@@ -1,4 +1,4 @@
-"""Personal data: what the stores of a config hold about a person, and how it is deleted."""
+"""Personal data: finds and deletes the data about a person in the stores of a config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Account name: who a person is at a service, as its issuer says in an ID token."""
+"""Account name: the person's name at a service, from the issuer's ID token."""
 
 from __future__ import annotations
 

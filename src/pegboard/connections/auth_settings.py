@@ -1,4 +1,4 @@
-"""Auth settings: how one source proves who it is to the service behind it."""
+"""Auth settings: the authentication of one source at its service."""
 
 from __future__ import annotations
 

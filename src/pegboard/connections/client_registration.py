@@ -1,4 +1,4 @@
-"""Client registration: which client Pegboard is at an issuer: configured, a metadata document, or registered."""
+"""Client registration: finds Pegboard's client id at an issuer: configured, a metadata document, or registered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connection records: who is connected to what, and what a service asked for. None of them shows a token."""
+"""Connection records: people's connections to services, and the requests for new ones. None of them shows a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grants: how tokens are requested, refreshed and revoked. Each is one POST."""
+"""Grants: requests, refreshes and revokes tokens. Each is one POST."""
 
 from __future__ import annotations
 

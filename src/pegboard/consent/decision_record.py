@@ -1,4 +1,4 @@
-"""Decision record: what the audit says of a decision that a person made about calls."""
+"""Decision record: the audit row of a person's decision about calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Decision = Literal["approved", "denied", "granted", "forgotten"]
 
 
 def decision_record(consent: Consent, decision: Decision) -> tuple[AuditEvent, JSON]:
-    """Return the event and its detail: who may call what, and never the arguments.
+    """Return the event and its detail: the caller and the tool, never the arguments.
 
     A call whose arguments a person edited has two digests: of those that its caller sent, and of those that run.
     """

@@ -1,4 +1,4 @@
-"""Grant scope: which arguments a grant fixes, leaves open and closes, as a schema and in words."""
+"""Grant scope: the arguments that a grant fixes, leaves open or forbids, as a schema and in words."""
 
 from __future__ import annotations
 

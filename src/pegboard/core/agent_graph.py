@@ -1,4 +1,4 @@
-"""Agent graph: which agents may run which, and the shortest cycle in that graph."""
+"""Agent graph: the agents that each agent may run, and the shortest cycle among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks: which hooks run before, around and after a tool."""
+"""Hooks: selects the hooks that run before, around and after a tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pattern cost: how large the automaton of a regular expression gets, estimated from its text.
+"""Pattern cost: estimates the size of a regular expression's automaton from its text.
 
 The engine runs in linear time, but for each character it may follow as many states as the pattern has atoms.
 """

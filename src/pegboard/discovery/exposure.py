@@ -1,4 +1,4 @@
-"""Exposure: what a profile lists of a view: all tools, or a few meta tools that find and run them.
+"""Exposure: selects the tools that a profile lists: all of a view, or a few meta tools that find and run them.
 
 Only the profile decides this, and only here: lists and calls of every transport use `exposed`. It changes the list,
 never the permissions: a visible tool that is not listed can still be called by name.

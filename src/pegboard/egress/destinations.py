@@ -64,15 +64,15 @@ class Destinations:
     """The destinations that a client may connect to. The default: any host all of whose addresses are public.
 
     Args:
-        allow_private: opens loopback, private, unique-local and CGNAT addresses too. Metadata services,
-            link-local, tunnelling and the other special forms stay shut unless `allow_hosts` names their
-            very address or network as well.
+        allow_private: allows loopback, private, unique-local and CGNAT addresses too. Metadata services,
+            link-local, tunnelling and other special addresses also need an entry of `allow_hosts` with the
+            address itself or its network.
         allow_hosts: if not empty, *only* these may be reached: host names (`api.example.com`, `*.example.com`,
-            `localhost:3001`), addresses or networks (`10.1.0.0/16`), each perhaps with a port. An entry does
-            not open a private address by itself: that takes `allow_private` as well.
+            `localhost:3001`), addresses or networks (`10.1.0.0/16`), with or without a port. An entry does
+            not allow a private address by itself: that needs `allow_private` as well.
 
-    A host is judged by every address its name resolves to: one refused address refuses the host, because which of
-    them answers is not ours to choose. (So a DNS64 network, which adds NAT64 addresses to each name, is refused.)
+    One refused address among those of a name refuses the host, because we cannot choose the address that answers.
+    (A DNS64 network adds NAT64 addresses to each name, so hosts there are refused.)
 
     Raises:
         DefinitionError: an entry of `allow_hosts` cannot be read.
@@ -160,7 +160,7 @@ _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def encrypted_host_of(url: str, *, content: str) -> Destinations:
-    """Return the only destination of a service that gets messages of ours; `content` is what they contain.
+    """Return the only destination of a service that we send messages to; `content` names their content, for the error.
 
     Raises:
         DefinitionError: the URL is neither https nor on this machine.

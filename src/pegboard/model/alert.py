@@ -1,4 +1,4 @@
-"""Alert: what the states that an operator wants to be alerted about, the receivers, and one such state."""
+"""Alert: the states that an operator wants to be alerted about, the receivers, and one such state."""
 
 from __future__ import annotations
 

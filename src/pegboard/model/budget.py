@@ -1,4 +1,4 @@
-"""Budget: how many calls, or how much cost, a period allows, and what is counted together."""
+"""Budget: the calls or the cost that a period allows, and the callers that share them."""
 
 from __future__ import annotations
 

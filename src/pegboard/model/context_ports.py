@@ -1,4 +1,4 @@
-"""Context ports: how a call reaches its client and the task that it belongs to."""
+"""Context ports: the connections of a call to its client and to its task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decision: whether one caller may use one tool, and why."""
+"""Decision: the judge's answer to whether one caller may use one tool, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probe: whether a store, a bus or an address that Pegboard depends on works now."""
+"""Probe: a check that a store, a bus or an address that Pegboard depends on works now."""
 
 from __future__ import annotations
 

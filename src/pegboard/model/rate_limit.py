@@ -1,4 +1,4 @@
-"""Rate limit: how many calls a window allows, and which calls are counted together."""
+"""Rate limit: the calls that a time window allows, and the callers that share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source state: whether a source of tools works, and which of its tools are held back."""
+"""Source state: the health of a source of tools, and its tools that are held back."""
 
 from __future__ import annotations
 

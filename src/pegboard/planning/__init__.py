@@ -1,1 +1,1 @@
-"""Planning: what a changed config gives and takes, and what it would have decided about recorded calls."""
+"""Planning: compares the access under a changed config, and replays recorded calls under it."""

@@ -1,4 +1,4 @@
-"""Guard change: which guards of a tool, a profile or a whole config became weaker, stronger, or just different."""
+"""Guard change: compares the guards of a tool, a profile or a config: weaker, stronger, or neither."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ GuardVerdict = Literal["weaker", "stronger", "changed"]
 _NONE = "none"
 _OUTPUT_CHECKS = ("none", "relax", "warn", "strict")
 _WHEN_STORE_IS_DOWN = ("open", "local", "closed")
-# Settings of tools that guard what a call reaches, by their key in the config. `True` in the first is the weaker value;
-# a longer list in the third allows more, and one in the fourth less.
+# Keys of settings in the config that guard the reach of a tool, by the value or the list that is weaker.
 _WEAKER_IF_TRUE = frozenset({"allow_private", "allow_superuser", "hard_links", "trust_annotations"})
 _WEAKER_IF_FALSE = frozenset({"read_only"})
 _WEAKER_IF_LONGER = frozenset({"allow_functions", "roots"})
@@ -38,7 +37,7 @@ _TRUST = ("any", "first_use", "pinned")
 
 
 class GuardChange(Struct, frozen=True, kw_only=True):
-    """One guard that changed. `changed` means that neither of the two allows everything that the other allows."""
+    """One guard that changed. `changed` means neither weaker nor stronger: each version allows something else."""
 
     guard: str
     verdict: GuardVerdict
@@ -156,7 +155,7 @@ def _rules(config: Config) -> Mapping[str, BudgetForm]:
 
 
 def _budgets(before: Mapping[str, BudgetForm], after: Mapping[str, BudgetForm]) -> Iterator[GuardChange]:
-    """Yield the budgets that changed. One that counts other calls, or in another way, is just different."""
+    """Yield the budgets that changed. A budget that counts other calls, or in another way, is `changed`."""
     for name in dict.fromkeys((*before, *after)):
         old, new, guard = before.get(name), after.get(name), f"budgets.{name}"
         if old is None or new is None:
@@ -233,7 +232,10 @@ def rate_limits(before: RateLimit | None, after: RateLimit | None, *, was: bool,
 
 
 def _is_within(strict: RateLimit, loose: RateLimit) -> bool:
-    """Tell whether calls within the strict limit are always within the loose one: strict windows cover its window."""
+    """Tell whether the loose limit admits all calls that the strict one admits.
+
+    As many strict windows as cover one loose window bound the calls in it.
+    """
     return strict.max_calls * math.ceil(loose.window_s / strict.window_s) <= loose.max_calls
 
 
@@ -285,7 +287,7 @@ def _policies(before: Policy, after: Policy) -> Iterator[GuardChange]:
 
 
 def _globs(name: str, before: Sequence[str] | None, after: Sequence[str] | None) -> Iterator[GuardChange]:
-    """Compare lists that allow what they name, and everything if there is none."""
+    """Compare allow-lists; `None` allows everything."""
     if before is None or after is None:
         if before is not after:
             yield GuardChange(
@@ -409,7 +411,7 @@ def _present(guard: str, before: str | None, after: str | None) -> Iterator[Guar
 def _less_is_stronger(
     guard: str, before: float | None, after: float | None, *, unit: str = ""
 ) -> Iterator[GuardChange]:
-    """Compare numbers, of which `None` means no limit."""
+    """Compare two limits; `None` means no limit."""
     old, new = (math.inf if value is None else value for value in (before, after))
     if old != new:
         texts = [_NONE if value is None else f"{value:,.15g}{unit}" for value in (before, after)]

@@ -1,4 +1,4 @@
-"""Reload plan: what a config gives and takes that replaces the one in use, as `pegboard plan` says it."""
+"""Reload plan: logs the changes of access by a new config, in the words of `pegboard plan`."""
 
 from __future__ import annotations
 

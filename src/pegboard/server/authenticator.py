@@ -105,12 +105,12 @@ class Authenticator:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has to say who they are."""
+        """Whether callers need no credential."""
         return self._identify is None and self._registry.declarations.identity is None
 
     @property
     def needs_header(self) -> bool:
-        """Whether callers are known by their `Authorization` alone, and not by what a host reads elsewhere."""
+        """Whether `Authorization` is the only header that identifies callers; a host's function may read others."""
         return self._identify is None
 
     async def identify(self, scope: Scope) -> Authenticated | Refusal:
@@ -338,7 +338,7 @@ def _host_of(scope: Scope) -> str:
 
 
 def network_of(host: str) -> str:
-    """Return the network by which an address is counted: an IPv6 /64 is one household; values that are not addresses
+    """Return the network that an address is counted as: the /64 of an IPv6 address; all values that are not addresses
     are one network.
     """
     try:

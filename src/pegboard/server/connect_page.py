@@ -1,4 +1,4 @@
-"""Connect page: where a person agrees that a source may use their account, and where the issuer sends them back.
+"""Connect page: asks a person to let a source use their account, and receives them back from the issuer.
 
 A link is for one person. The page shows who will be connected to what, asks, and binds the link to the browser that
 agreed; only that browser can finish. It has no script: the key of a person goes from a form to this server alone.

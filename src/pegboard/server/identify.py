@@ -1,4 +1,4 @@
-"""Identify: lets a host that knows its callers identify the sender of each request, and what it may use."""
+"""Identify: calls the host's function that identifies the sender of each request and its rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start page: what `/` shows to a person: a small page in a browser, plain text elsewhere."""
+"""Start page: answers `/` with a small page in a browser, and with plain text elsewhere."""
 
 from __future__ import annotations
 

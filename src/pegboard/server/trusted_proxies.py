@@ -1,4 +1,4 @@
-"""Trusted proxies: where a request comes from, as a trusted proxy's headers say."""
+"""Trusted proxies: reads the origin of a request from the headers of a trusted proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Earlier keywords: what JSON Schema draft 4 and OpenAPI 3.0 wrote otherwise; many servers still do."""
+"""Earlier keywords: converts keywords of JSON Schema draft 4 and OpenAPI 3.0, which many servers still use."""
 
 from __future__ import annotations
 

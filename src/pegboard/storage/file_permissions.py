@@ -1,4 +1,4 @@
-"""File permissions: who, besides the operator, may change a config or a store."""
+"""File permissions: finds users other than the operator who may change a config or a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Free space: whether the disk of a store has room for what is written next."""
+"""Free space: checks that the disk of a store has room for the next write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alert book: which alerts were sent to each receiver, so that each state is reported once, and once when it ends."""
+"""Alert book: the alerts sent to each receiver, so that each state is reported once, and once when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alert states: what is wrong with a running catalog, from its sources, probes, config, audit, tasks and questions."""
+"""Alert states: the faults of a running catalog: of its sources, probes, config, audit, tasks and questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alert turn: which of the workers of one machine sends the alerts, and what it has sent so far."""
+"""Alert turn: lets one worker of a machine send the alerts, and stores the alerts sent so far."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("pegboard")
 class AlertTurn:
     """A lock in a folder that the workers of one config share. The system releases it with the process.
 
-    In a folder that cannot be written every worker has its turn, and what was sent is forgotten with the process.
+    If the folder cannot be written, every worker sends its own alerts, and a new process sends them again.
 
     Args:
         folder: the folder of the config.
@@ -34,7 +34,7 @@ class AlertTurn:
         return self._held is not None or self._is_alone
 
     def take(self) -> bool:
-        """Take the turn if no other worker has it; tell whether that made it ours."""
+        """Take the turn if no other worker has it; return True if it became ours now."""
         if self.is_ours:
             return False
         try:
@@ -52,20 +52,20 @@ class AlertTurn:
         return True
 
     def sent(self) -> bytes:
-        """Return the messages sent by the previous worker with a turn; empty if none are known."""
+        """Return what the previous worker passed to `remember`; empty if there is nothing."""
         try:
             return (self._folder / _SENT).read_bytes()  # raw: in the folder of the config
         except OSError:
             return b""
 
     def remember(self, content: bytes) -> None:
-        """Write down what was sent, for the next worker."""
+        """Store the alerts sent so far, for the next worker."""
         if self._is_alone:
             return
         try:
             write_whole(self._folder / _SENT, content)
         except OSError as error:
-            log.warning("What alerts were sent cannot be stored; after a restart they may be sent again: %s", error)
+            log.warning("The alerts sent so far cannot be stored; after a restart they may be sent again: %s", error)
 
     def leave(self) -> None:
         """Let another worker have the turn."""

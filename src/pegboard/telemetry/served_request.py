@@ -1,4 +1,4 @@
-"""Served request: what a server knows of the request that it is answering, for the log and the spans of its calls."""
+"""Served request: facts about the request that a server is answering, for the log and the spans of its calls."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ async def _over_loopback(
 async def _over_page(
     connections: Connections, person: Person, source: str, options: Options, *, opens: bool
 ) -> Connection | None:
-    """Connect at the page of the server, and wait for it."""
+    """Show the link to the server's page, and wait until the person has connected there."""
     before = {each.id for each in await connections.listed(person=person, source=source)}
     link = await connections.begin(person, source)
     _show(link.url, options, opens=opens)

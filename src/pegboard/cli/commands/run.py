@@ -107,7 +107,7 @@ class _Shown:
         for tool in result.missing_tools:
             self._terminal.note(f"It ran without {tool}.")
         if result.stopped_reason is not None:
-            self._terminal.note(f"Stopped before it was done: {result.stopped_reason}. This is what it had until then.")
+            self._terminal.note(f"Stopped before it was done: {result.stopped_reason}. The output so far is above.")
         return Exit.DONE
 
     def _end_line(self) -> None:

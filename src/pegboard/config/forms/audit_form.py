@@ -1,4 +1,4 @@
-"""Audit form: where calls are recorded, and what of them."""
+"""Audit form: the store of the audit, and the parts of a call that it records."""
 
 from __future__ import annotations
 

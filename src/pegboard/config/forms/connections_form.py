@@ -1,4 +1,4 @@
-"""Connections form: where the accounts of people are stored, and with which keys their tokens are encrypted."""
+"""Connections form: the store of people's accounts, and the keys that encrypt their tokens."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ Available: TypeAlias = Annotated[
 
 
 def availability(form: Any) -> object:
-    """Return the form that core reads for a validated `Available`."""
+    """Convert a validated `Available` into the form that `core` reads."""
     if isinstance(form, AvailableForm):
         return form.spelled()
     return [availability(part) for part in form] if isinstance(form, tuple) else form  # pyright: ignore[reportUnknownVariableType] - Available

@@ -1,4 +1,4 @@
-"""Source auth form: how a source proves who it is to the service behind it, the same for all kinds of sources."""
+"""Source auth form: the authentication of a source at its service, the same for every kind of source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workspace form: where documents are stored, and the tools for them."""
+"""Workspace form: the store of documents, their sources and their tools."""
 
 from __future__ import annotations
 

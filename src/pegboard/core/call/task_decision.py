@@ -1,4 +1,4 @@
-"""Task decision: whether a call runs now or becomes a task."""
+"""Task decision: decides whether a call runs now or becomes a task."""
 
 from __future__ import annotations
 

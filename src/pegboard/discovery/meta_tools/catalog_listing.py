@@ -19,8 +19,7 @@ DIGEST_NAMES_TOKENS = 1_500  # tokens of a digest that names only namespaces
 
 T = TypeVar("T")
 
-# With how many tools a namespace is shown, the most that a budget has room for.
-_SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)  # tools named of each group, tried in turn
+_SHARES = (1_000, 60, 30, 20, 12, 8, 5, 3, 2, 1)  # tools shown of each namespace, tried until the digest fits
 
 
 class CatalogListing(Struct, frozen=True, kw_only=True):
@@ -63,7 +62,7 @@ class CatalogListing(Struct, frozen=True, kw_only=True):
         while shown > 0:
             named = {agent: sizes[agent] for agent in sorted(largest[:shown])}
             yield f"Agents: {_counted(named)}, +{len(sizes) - shown} more"
-            # A twentieth less each time: steps of one would be slow with thousands of namespaces.
+            # Five per cent fewer each time: steps of one would be slow with thousands of namespaces.
             shown -= max(shown // 20, 1)
 
     def no_agent(self, agent: str) -> str:
@@ -95,7 +94,7 @@ class CatalogListing(Struct, frozen=True, kw_only=True):
         return owners[0] if len(owners) == 1 else None
 
     def _by_any_name(self) -> dict[str, ToolEntry]:
-        """Return every tool by each of its names that include no separate namespace."""
+        """Return every tool by its wire name, and by `namespace__name`."""
         whole = {f"{agent}__{name}": entry for agent, tools in self.agents.items() for name, entry in tools.items()}
         return whole | {entry.wire_name: entry for tools in self.agents.values() for entry in tools.values()}
 
@@ -178,7 +177,7 @@ def one_line(text: str) -> str:
 
 
 def echoed(value: object, *, chars: int = LISTED_LINE_CHARS) -> str:
-    """Return a model's text as far as an answer may repeat it: shortened, and `?` for lone surrogates."""
+    """Return a model's text for repetition in an answer: shortened, with `?` for lone surrogates."""
     text = str(value)
     cut = text if len(text) <= chars else text[: chars - 1] + "…"
     return cut.encode(errors="replace").decode()

@@ -63,7 +63,7 @@ async def _answer_item(
     if agent not in listing.agents:
         problems.append(listing.no_agent(agent))
         return
-    # A request with `tool` meant one tool; a list of all would look like an answer.
+    # A request with the key `tool` asked for one tool; listing all tools would hide the wrong key.
     tools = wanted.get("tools", None if "tool" in wanted else _ALL)
     if not is_list(tools) or not tools:
         problems.append(f'Agent "{agent}" requires "tools" array with at least one tool name')

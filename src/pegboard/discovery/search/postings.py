@@ -1,4 +1,4 @@
-"""Postings: which tools contain which term, and with which weight, as flat arrays."""
+"""Postings: the tools that contain each term, with its weight in them, as flat arrays."""
 
 from __future__ import annotations
 

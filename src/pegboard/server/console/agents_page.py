@@ -1,4 +1,4 @@
-"""Agents page: which agents there are, which tools and agents each may call, and its recent calls; for operators."""
+"""Agents page: the agents, the tools and agents that each may call, and its recent calls; for operators."""
 
 from __future__ import annotations
 

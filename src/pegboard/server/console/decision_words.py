@@ -1,4 +1,4 @@
-"""Decision words: how the pages of the console say a decision of the judge; all of them ask here."""
+"""Decision words: the console's wording of the judge's decisions, for all of its pages."""
 
 from __future__ import annotations
 

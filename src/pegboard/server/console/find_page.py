@@ -24,7 +24,7 @@ from pegboard.storage.store_error import StoreError
 
 FIND_QUERY_CHARS = 200  # of a search
 FIND_HITS = 12  # results of each kind
-FIND_ROWS = 2_000  # of the audit that are searched by a word, since the palette asks with each letter
+FIND_ROWS = 2_000  # newest audit rows that a search reads, since the palette searches at each letter
 
 _CALL_ID = re.compile(r"[0-9a-f]{32}")
 

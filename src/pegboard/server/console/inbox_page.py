@@ -1,4 +1,4 @@
-"""Inbox page: what waits for a person's decision: the exact call, who asks, and the ways to answer."""
+"""Inbox page: the open questions for a person: the exact call, its caller, and the possible answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcome words: how the pages of the console say how a call ended, and how people ask for it."""
+"""Outcome words: the console's wording of the outcomes of calls, for its pages and their filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources page: where tools come from, what the lock holds back, and what changed files of the config would change."""
+"""Sources page: the sources of tools, the tools that the lock holds back, and the effect of changed config files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage page: how many calls there were, how they ended and how long they took; for operators."""
+"""Usage page: the number, outcomes and durations of calls; for operators."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.model.record import replace
 from pegboard.storage.whole_file import write_whole
 
-MCP_LOCK_STRICT_BYTES = 4_000_000  # bytes above which our own lock file is read without the bounds of a message
+MCP_LOCK_STRICT_BYTES = 4_000_000  # a larger lock file is read with its own bounds, not those of a message
 MCP_LOCK_VALUES = 100_000_000  # values in such a file
 
 _VERSION = 2

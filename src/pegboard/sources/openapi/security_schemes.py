@@ -1,4 +1,4 @@
-"""Security schemes: how an OpenAPI document says that callers authenticate, and what its operations require."""
+"""Security schemes: the authentication that an OpenAPI document declares, and its operations require."""
 
 from __future__ import annotations
 

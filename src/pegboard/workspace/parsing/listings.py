@@ -65,7 +65,7 @@ def _root(payload: bytes, *names: str) -> Any:
     except SyntaxError as error:
         raise UnreadableError(f"it is not valid XML: {str(error)[:200]}") from None
     if _name(root) not in names:
-        raise UnreadableError(f"it is XML with {_name(root)[:40]!r}, and not with {names[0]!r}")
+        raise UnreadableError(f"its root element is {_name(root)[:40]!r}; expected {names[0]!r}")
     return root
 
 

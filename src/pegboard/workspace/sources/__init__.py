@@ -1,1 +1,1 @@
-"""Sources: where documents come from: folders, Git repositories, buckets and web sites."""
+"""Sources: read documents from folders, Git repositories, buckets and web sites."""

@@ -1,4 +1,4 @@
-"""Sync turns: which process syncs a live source with its place, and how the last run ended."""
+"""Sync turns: lets one process sync a live source, and stores the outcome of its last run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pegboard.workspace.store.connection import Connection
 
 
 class SyncState(Struct, frozen=True, kw_only=True):
-    """The state of a live source, as the process with the turn has recorded it.
+    """The state of a live source, recorded by the process that has the turn.
 
-    `beat` grows while that process lives. Times are seconds since 1970, 0 for never. `trouble` is why the last run
-    failed; empty if it did not. `failures` counts the files that could not be read in the last run that ended well.
+    `beat` grows while that process lives. Times are seconds since 1970, 0 for never. `trouble` is the error of the last
+    run; empty if it had none. `failures` counts the files that could not be read in the last run that ended well.
     """
 
     worker: str = ""
@@ -74,5 +74,5 @@ def _encoded(state: SyncState) -> str:
 
 
 def _name(space: str, source: str) -> str:
-    """Return the name of the setting; by the source's name, since the source may not exist yet."""
+    """Return the name of the setting. It has the source's name and not its id, since the source may not exist yet."""
     return f"sync of {len(space)} {space} {source}"

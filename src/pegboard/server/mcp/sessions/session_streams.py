@@ -157,8 +157,9 @@ class SessionStream(EventStream):
     async def hold(self, receive: Receive, session: AbstractContextManager[None], *, watch: Watch) -> None:
         """Keep a connection open while the stream uses it, its client stays connected and the session exists.
 
-        `session` is held meanwhile. `watch` receives the function that ends the connection with its credential, and
-        returns a function to call at the end. If the server holds connections without a task, this returns at once.
+        `session` stays entered as long. `watch` is called with a function that ends the connection once its credential
+        expires, and returns a function that stops the watch. Returns at once if the server holds connections without
+        a task.
         """
         send, saying = self.send, list[asyncio.Future[None]]()
 
@@ -185,7 +186,7 @@ class SessionStream(EventStream):
 
 
 def _say_soon(saying: Awaitable[None]) -> asyncio.Future[None]:
-    """Send the last message on a connection, whenever its client reads it."""
+    """Send the last message on a connection without waiting: its client may read it late."""
     task = asyncio.ensure_future(saying)
     _LAST_WORDS.add(task)
     task.add_done_callback(_LAST_WORDS.discard)
