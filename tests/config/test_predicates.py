@@ -134,7 +134,8 @@ def hangs(ctx) -> bool:
 def f() -> str:
     return "x"
 """
-    project.write(config('{all: [{python: "python:mine:hangs"}]}'), mine=mine)
+    patient = f"limits: {{predicate_s: {PATIENCE_S}}}\n"
+    project.write(config('{all: [{python: "python:mine:hangs"}]}', patient), mine=mine)
     catalog, loaded = project.load()
     waiting = asyncio.create_task(catalog.aview(context_for(loaded, user="ann")))
     module = sys.modules["mine"]

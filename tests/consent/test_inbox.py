@@ -915,9 +915,12 @@ CALLER = """
 import asyncio, sys
 from pathlib import Path
 from pegboard import Catalog, ToolContext
+from pegboard.consent import postgres_store, sqlite_store
 from pegboard.consent.postgres_store import PostgresConsents
 from pegboard.consent.sqlite_store import SqliteConsents
 
+# The other process, which has the lock, may stand still for longer than usual.
+postgres_store.CONSENT_STORE_BUSY_S = sqlite_store.CONSENT_STORE_BUSY_S = 60.0
 where, log, calls, at_once = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 store = PostgresConsents(where) if where.startswith("postgres") else SqliteConsents(Path(where))
 catalog = Catalog("shop", consent_store=store)

@@ -35,8 +35,12 @@ async def pay(to: str) -> str:
 """
 WORKER = """
 from pegboard import load_catalog, run_http
+from pegboard.consent import redis_used_answers, sqlite_store
 from pathlib import Path
 import os, sys
+
+# A worker that has the lock, or its Redis, may stand still for longer than usual.
+redis_used_answers.CONSENT_STORE_BUSY_S = sqlite_store.CONSENT_STORE_BUSY_S = 60.0
 
 def ready(address):
     print(address, flush=True)

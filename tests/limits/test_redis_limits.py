@@ -60,10 +60,10 @@ async def test_a_call_that_one_window_refuses_is_recorded_in_none(store: RedisLi
 
 
 async def test_keys_leave_when_their_window_is_over(server: RedisServer, store: RedisLimitStore) -> None:
-    await store.wait_s([(("a", None), RateLimit(max_calls=5, window_s=0.5))], charge=True)
+    await store.wait_s([(("a", None), RateLimit(max_calls=5, window_s=59.5))], charge=True)
     (key,) = server.client.keys()
     assert key == b'pegboard:["a",null]'
-    assert 0 < server.client.ttl(key) <= 1
+    assert 0 < server.client.ttl(key) <= 60
 
 
 async def test_many_callers_wait_for_each_other_without_calling_the_store_away(store: RedisLimitStore) -> None:
@@ -207,7 +207,11 @@ async def test_a_store_that_is_away_is_told_of_until_it_answers(server: RedisSer
     async with asyncio.timeout(PATIENCE_S):
         while not store.is_up:
             await asyncio.sleep(0)
-    assert await store.wait_s([(("a",), per_minute(3))], charge=True) == 0.0
+        # It has answered, and may be slower the next time than these 0.2 s.
+        while True:
+            with suppress(ConnectionError):
+                assert await store.wait_s([(("a",), per_minute(3))], charge=False) == 0.0
+                break
     await store.close()
 
 

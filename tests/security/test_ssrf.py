@@ -370,19 +370,23 @@ async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, openi
     "opening", [b"", b"HTTP/1.1 200 OK\r\nX-Endless: ", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"]
 )
 async def test_ssrf_26_slow_response(opening: bytes) -> None:
-    async with RawServer(lambda reader, writer: drip(reader, writer, opening)) as server:
-        async with GuardedClient(Destinations(allow_private=True)) as client:
-            started = asyncio.get_running_loop().time()
-            with pytest.raises(EgressError) as caught:
-                await client.request("POST", server.url, timeout_s=0.5)
-            took_s = asyncio.get_running_loop().time() - started
-        error = caught.value.error
-        # A drip that is not HTTP at all may be seen through before the deadline.
-        assert error.kind == "timeout" or (opening == b"" and error.kind == "protocol_error")
-        assert is_within(took_s, 1.0)
-        assert error.outcome_unknown
-        async with asyncio.timeout(60):
-            await server.closed_by_client.wait()
+    # A busy machine may spend a short time on the way there; of a request never sent, all is known.
+    for timeout_s in (0.5, 5, 50):
+        async with RawServer(lambda reader, writer: drip(reader, writer, opening)) as server:
+            async with GuardedClient(Destinations(allow_private=True)) as client:
+                started = asyncio.get_running_loop().time()
+                with pytest.raises(EgressError) as caught:
+                    await client.request("POST", server.url, timeout_s=timeout_s)
+                took_s = asyncio.get_running_loop().time() - started
+            error = caught.value.error
+            # A drip that is not HTTP at all may be seen through before the deadline.
+            assert error.kind == "timeout" or (opening == b"" and error.kind == "protocol_error")
+            assert is_within(took_s, timeout_s + 0.5)
+            if server.heads:
+                async with asyncio.timeout(60):
+                    await server.closed_by_client.wait()
+                break
+    assert error.outcome_unknown
 
 
 @pytest.mark.parametrize(

@@ -168,17 +168,22 @@ class Ends:
 @pytest.mark.parametrize("script", [silence, stall])
 @pytest.mark.parametrize("tool", TOOLS)
 async def test_ssrf_26_a_server_that_falls_silent_costs_the_deadline_and_no_more(tool: str, script: Script) -> None:
-    async with RawServer(script) as server:
-        ends = Ends()
-        tools = shelf(tool, {"allow_private": True, "timeout_seconds": 0.5})
-        tools.catalog.observe(ends)
-        started = time.monotonic()
-        found = await tools.error(tool, {"url": server.url} | ({"method": "GET"} if tool == "http_request" else {}))
-        assert is_within(time.monotonic() - started, 1.0)
-        assert (found.kind, found.retryable, found.outcome_unknown) == ("timeout", True, True)
-        assert ends.seen == [False]
-        async with asyncio.timeout(PATIENCE_S):
-            await server.closed_by_client.wait()
+    # A busy machine may spend a short time on the way there; of a request never sent, all is known.
+    for timeout_s in (0.5, 5, 50):
+        async with RawServer(script) as server:
+            ends = Ends()
+            tools = shelf(tool, {"allow_private": True, "timeout_seconds": timeout_s})
+            tools.catalog.observe(ends)
+            started = time.monotonic()
+            found = await tools.error(tool, {"url": server.url} | ({"method": "GET"} if tool == "http_request" else {}))
+            assert is_within(time.monotonic() - started, timeout_s + 0.5)
+            assert (found.kind, found.retryable) == ("timeout", True)
+            assert ends.seen == [False]
+            if server.heads:
+                async with asyncio.timeout(PATIENCE_S):
+                    await server.closed_by_client.wait()
+                break
+    assert found.outcome_unknown
 
 
 @pytest.mark.parametrize(

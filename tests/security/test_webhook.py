@@ -194,14 +194,18 @@ async def test_hook_01_a_peer_that_drips_is_left_at_the_deadline(project: Projec
             await writer.drain()
             await asyncio.sleep(0.02)
 
-    async with RawServer(drip) as peer:
-        started = asyncio.get_running_loop().time()
-        found = await error(view(project, peer.url, timeout=0.3))
-        took_s = asyncio.get_running_loop().time() - started
-        async with asyncio.timeout(PATIENCE_S):
-            await peer.closed_by_client.wait()
-    assert (found.kind, found.outcome_unknown) == ("timeout", True)
-    assert is_within(took_s, 0.8)
+    # A busy machine may spend a short time on the way there; of a request never sent, all is known.
+    for timeout_s in (0.3, 3, 30):
+        async with RawServer(drip) as peer:
+            started = asyncio.get_running_loop().time()
+            found = await error(view(project, peer.url, timeout=timeout_s))
+            assert is_within(asyncio.get_running_loop().time() - started, timeout_s + 0.5)
+            assert found.kind == "timeout"
+            if peer.heads:
+                async with asyncio.timeout(PATIENCE_S):
+                    await peer.closed_by_client.wait()
+                break
+    assert found.outcome_unknown
 
 
 # ---------------------------------------------------------------- CFG-01, CFG-04
