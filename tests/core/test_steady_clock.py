@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pegboard.core.steady_clock import CLOCK_BACK_S, CLOCK_FORWARD_S, SteadyClock, steady_time
+from pegboard.core.steady_clock import CLOCK_BACK_S, CLOCK_FORWARD_S, CLOCK_TOLD_S, SteadyClock, steady_time
 from pegboard.model.record import replace
 from tests.core.parts import Clock
 from tests.server.doors import workshop
@@ -91,4 +91,26 @@ async def test_a_clock_that_was_set_back_is_a_fault_until_it_is_right_again() ->
     with pytest.raises(OSError, match="was set back by 61 s"):
         await clock.check()
     wall += 1.0
+    await clock.check()
+
+
+async def test_a_clock_that_was_set_forward_is_a_fault_for_ten_minutes_and_a_suspend_is_none(
+    wall: Clock, elapsed: Clock
+) -> None:
+    boot = Clock(70.0)
+    clock = SteadyClock(wall, monotonic_clock=elapsed, boot_clock=boot)
+    # A suspend of an hour, in which the monotonic clock stands still.
+    wall.now, boot.now = wall.now + 3_600, boot.now + 3_600
+    await clock.check()
+    wall.now += 7_200
+    with pytest.raises(OSError, match="was set forward by 7200 s"):
+        await clock.check()
+    for each in (wall, elapsed, boot):
+        each.now += CLOCK_TOLD_S
+    await clock.check()
+
+
+async def test_without_a_clock_that_counts_a_suspend_a_step_forward_is_no_fault(wall: Clock, elapsed: Clock) -> None:
+    clock = SteadyClock(wall, monotonic_clock=elapsed)
+    wall.now += 7_200
     await clock.check()

@@ -11,6 +11,7 @@ import pytest
 
 from pegboard.egress.limits import PROBE_S
 from pegboard.server.alert_watch import ALERT_CHECK_S
+from pegboard.sources.mcp.backoff import MCP_LONGEST_RETRY_S
 from pegboard.sources.mcp.connection import MCP_HTTP_PROBE_S
 from pegboard.sources.mcp.supervised_source import MCP_HTTP_PING_S, MCP_PING_S, MCP_PROGRAM_START_S
 from tests.operate.outages import FROM_THE_NEXT_START, FULL_DISKS, OTHER_WAYS, OUTAGES, Outage, Way, world_of
@@ -72,6 +73,21 @@ async def test_a_wrong_address_that_counts_from_the_next_start_on_is_logged_and_
     assert is_within(away.doctor_s, TOLD_S)
 
 
+@pytest.mark.soak
+async def test_a_clock_that_was_set_forward_is_told_within_ten_seconds(tmp_path: Path, postgres_url: str) -> None:
+    outage = OUTAGES["clock"]
+    async with world_of(outage, tmp_path, postgres_url, "clock_forward") as (world, _):
+        await world.seen(outage.is_well, "")
+        await world.settle()
+        (tmp_path / "shift").write_text("7200")
+        away = await world.seen(lambda served: bool(served.alerts and served.metrics), "")
+    assert outage.metric in str(away.served.metrics)
+    assert "set forward by 7200 s" in str(away.served.alerts)
+    assert "went forward by 7200 s" in str(away.served.log)
+    assert outage.is_well(away.served)
+    assert is_within(away.served_s, TOLD_S)
+
+
 async def _lost_and_found(outage: Outage, folder: Path, postgres_url: str, name: str, way: Way) -> Told:
     """Take a part away and bring it back while Pegboard serves; check and return what was told."""
     async with world_of(outage, folder, postgres_url, f"{name}_{way}".replace("-", "_"), way) as (world, prepared):
@@ -99,7 +115,9 @@ async def _lost_and_found(outage: Outage, folder: Path, postgres_url: str, name:
         assert back.doctor == ()
     assert is_within(away.served_s, TOLD_S)
     assert is_within(away.doctor_s, TOLD_S)
-    assert is_within(back.served_s, TOLD_S)
+    # Nobody can call the tools of a server that was never there, so it is tried at the longest intervals.
+    back_s = MCP_LONGEST_RETRY_S + TOLD_S if (name, way) == ("mcp-http", "absent") else TOLD_S
+    assert is_within(back.served_s, back_s)
     return Told(away=away, back=back)
 
 

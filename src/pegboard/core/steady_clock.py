@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 CLOCK_BACK_S = 60.0  # seconds by which the machine's clock must fall behind before that is logged
 CLOCK_FORWARD_S = 60.0  # seconds by which it must jump ahead before that is logged
+CLOCK_TOLD_S = 600.0  # seconds for which a clock that was set forward counts as a fault
+_STEP_S = 1.0  # smaller steps forward are corrections of the system's
 
 log = logging.getLogger("pegboard")
 
@@ -19,14 +22,28 @@ class SteadyClock:
     If the machine's clock is set forward, so is this one, and a jump is logged. If it is set back, this one continues
     from where it was, at the pace of the monotonic clock, so that an expired right stays expired. Only a new process
     accepts an earlier time.
+
+    Args:
+        wall_clock: the machine's clock, in seconds since 1970.
+        monotonic_clock: seconds without those in which the machine was suspended.
+        boot_clock: the same with them, which tells a suspend from a clock that was set; `None` if there is none.
     """
 
-    __slots__ = ("_is_logged", "_monotonic_clock", "_started_at", "_wall_clock")
+    __slots__ = (
+        "_boot_clock", "_forward_at", "_forward_s", "_is_logged", "_monotonic_clock", "_started_at", "_suspended_s",
+        "_wall_clock",
+    )  # fmt: skip
 
     def __init__(
-        self, wall_clock: Callable[[], float] = time.time, *, monotonic_clock: Callable[[], float] = time.monotonic
+        self,
+        wall_clock: Callable[[], float] = time.time,
+        *,
+        monotonic_clock: Callable[[], float] = time.monotonic,
+        boot_clock: Callable[[], float] | None = None,
     ) -> None:
-        self._wall_clock, self._monotonic_clock = wall_clock, monotonic_clock
+        self._wall_clock, self._monotonic_clock, self._boot_clock = wall_clock, monotonic_clock, boot_clock
+        self._suspended_s = 0.0 if boot_clock is None else boot_clock() - monotonic_clock()
+        self._forward_s, self._forward_at = 0.0, 0.0
         self._started_at = wall_clock() - monotonic_clock()
         """The time at which the monotonic clock was 0, by the latest setting of the wall clock."""
         self._is_logged = False
@@ -37,13 +54,15 @@ class SteadyClock:
         return max(0.0, self() - self._wall_clock())
 
     async def check(self) -> None:
-        """Check that the machine's clock was not set back.
+        """Check that the machine's clock was not set back, nor forward within the last minutes.
 
         Raises:
             OSError: it was.
         """
         if self.behind_s > CLOCK_BACK_S:
             raise OSError(f"the clock of this machine was set back by {self.behind_s:.0f} s")
+        if self._forward_s and self._monotonic_clock() - self._forward_at < CLOCK_TOLD_S:
+            raise OSError(f"the clock of this machine was set forward by {self._forward_s:.0f} s")
 
     def __call__(self) -> float:
         # The wall clock first: a pause between the two readings then makes the result earlier, and is not kept.
@@ -58,6 +77,8 @@ class SteadyClock:
                     "If the earlier time is right, set the clock back and restart this process.",
                     -behind_s,
                 )
+            if behind_s < -_STEP_S and self._boot_clock is not None:
+                self._note_step(-behind_s, elapsed_s, self._boot_clock() - elapsed_s)
             self._started_at = wall - elapsed_s
             self._is_logged = False
         elif behind_s > CLOCK_BACK_S and not self._is_logged:
@@ -69,6 +90,14 @@ class SteadyClock:
             )
         return self._started_at + elapsed_s
 
+    def _note_step(self, step_s: float, now_s: float, suspended_s: float) -> None:
+        """Note that the clock was set forward, unless the machine was suspended for that long."""
+        if step_s - (suspended_s - self._suspended_s) > CLOCK_FORWARD_S:
+            self._forward_s, self._forward_at = step_s, now_s
+        self._suspended_s = suspended_s
 
-steady_time: Final = SteadyClock()
+
+# On Linux alone.
+_boot_clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else None
+steady_time: Final = SteadyClock(boot_clock=_boot_clock)
 """The clock of this process; the default of every clock that decides whether something has expired."""
