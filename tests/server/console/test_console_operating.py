@@ -19,7 +19,10 @@ from pegboard.config import load_catalog
 from pegboard.model.error import ERROR_KINDS, CallError
 from pegboard.model.record import replace
 from pegboard.model.source_state import SourceState
+from pegboard.model.task import TaskRecord
 from pegboard.server.console.outcome_words import OUTCOME_WORDS, outcome_in_words, outcome_meant
+from pegboard.server.console.tasks_page import STUCK_S
+from pegboard.tasks.tasks import OPERATOR
 from tests.auth.parts import bearer
 from tests.core.parts import FakeSource, foreign
 from tests.server.console.browsing import Browser, console, text_of
@@ -264,6 +267,25 @@ async def test_a_task_whose_tool_failed_is_shown_as_failed_and_not_as_completed(
                 await asyncio.sleep(0.01)
         page = text_of((await browser.get("/tasks")).text)
         assert ("failed main.report" in page, "completed" in page) == (True, False)
+
+
+async def test_only_a_durable_task_without_a_sign_for_minutes_offers_to_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path)
+    async with console(desk.office.catalog) as browser:
+        await desk.start(browser, "paul", "cats")
+        await browser.log_in(desk.office.key["paul"])
+        [record] = await desk.office.catalog.tasks.list(OPERATOR)
+        for is_durable, quiet_s, offers in ((True, 2 * STUCK_S, True), (True, 0.0, False), (False, 2 * STUCK_S, False)):
+            stored = replace(record, is_durable=is_durable, updated_at=record.updated_at - quiet_s)
+
+            async def listed(*_: Any, stored: TaskRecord = stored, **__: Any) -> list[TaskRecord]:
+                return [stored]
+
+            monkeypatch.setattr(Tasks, "list", listed)
+            page = (await browser.get("/tasks")).text
+            assert ("/resume" in page, "/cancel" in page) == (offers, True), (is_durable, quiet_s)
 
 
 async def test_operators_who_may_see_bodies_read_results_and_the_arguments_of_others_questions(tmp_path: Path) -> None:
