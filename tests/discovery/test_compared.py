@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from pegboard import Catalog, ToolContext
+from pegboard.discovery.meaning import Meaning
 from pegboard.discovery.search import compared
 from pegboard.discovery.search.compared import Cosines, ToolVectors
+from tests.timing import PATIENCE_S
 
 Rows = np.ndarray[Any, Any]
 COUNT, DIMENSION = 2_000, 200
@@ -117,7 +119,12 @@ class Directions:
 
 
 @pytest.mark.parametrize("fails_at", ["", "no more today"])
-async def test_a_catalog_answers_before_codes_are_made_and_where_they_never_are(fails_at: str) -> None:
+async def test_a_catalog_answers_before_codes_are_made_and_where_they_never_are(
+    fails_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A search on a busy machine would not wait for the thread of an embedder.
+    defaults: Any = Meaning.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "wait_s", PATIENCE_S)
     catalog = Catalog("large")
     embedder = Directions(fails_at=fails_at)
     for n in range(40):

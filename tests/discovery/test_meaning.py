@@ -29,6 +29,7 @@ from pegboard.models.embedding.hashing import HashingEmbedder
 from pegboard.models.embedding.static_embedder import StaticEmbedder
 from tests.discovery.calling import say
 from tests.discovery.shops import shop
+from tests.timing import PATIENCE_S
 
 REQUESTS = Path(__file__).parents[2] / "bench" / "requests"
 
@@ -39,6 +40,13 @@ def rows(name: str) -> list[dict]:
 
 TOOLS, SERVABLE = rows("tools.jsonl"), rows("servable.jsonl")
 INDEX = Index.build(map(tool_text, TOOLS))
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A search on a busy machine would not wait for the thread of an embedder.
+    defaults: Any = Meaning.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "wait_s", PATIENCE_S)
 
 
 class Concepts:

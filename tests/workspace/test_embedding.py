@@ -9,6 +9,7 @@ import pytest
 
 from pegboard.models.embedding.hashing import HashingEmbedder
 from pegboard.workspace.passage_embedder import NO_EMBEDDER
+from tests.timing import PATIENCE_S
 from tests.workspace.library import ON_SQLITE_ALONE, Library, Place, files, in_space
 
 TOPICS = {"leave": ("holiday", "vacation"), "travel": ("train", "flight", "ticket"), "food": ("soup", "bread")}
@@ -31,6 +32,12 @@ class Topics:
             raise ConnectionError("nobody is there")
         rows = [[float(sum(word in text.lower() for word in words)) for words in TOPICS.values()] for text in texts]
         return [[*row, *[0.0] * (self.dimension - len(TOPICS))] for row in rows]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A search on a busy machine would not wait for the thread of an embedder.
+    monkeypatch.setattr("pegboard.workspace.passage_embedder.EMBED_WAIT_S", PATIENCE_S)
 
 
 @pytest.fixture

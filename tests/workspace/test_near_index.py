@@ -13,6 +13,7 @@ import pytest
 
 from pegboard.model.document import DocumentFilters, DocumentScope
 from pegboard.workspace.postgres.postgres_store import PostgresDocumentStore
+from tests.timing import PATIENCE_S
 from tests.workspace.library import Library, in_space
 from tests.workspace.postgres_databases import Databases
 
@@ -30,6 +31,12 @@ class Mixed:
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         rows = [_dice(f"{self.model_id}{text}").standard_normal(6) @ DRAWN for text in texts]
         return [[*row, *[0.0] * self.dimension][: self.dimension] for row in rows]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A search on a busy machine would not wait for the thread of an embedder.
+    monkeypatch.setattr("pegboard.workspace.passage_embedder.EMBED_WAIT_S", PATIENCE_S)
 
 
 def _dice(text: str) -> np.random.Generator:
