@@ -145,8 +145,9 @@ endif
 N ?= 3
 LOAD ?= 2
 SEED ?=
+STALLS ?=
 flaky: setup
-	@$(BIN)/python tools/flaky.py --runs $(N) --load $(LOAD) $(if $(SEED),--seed $(SEED)) -- \
+	@$(BIN)/python tools/flaky.py --runs $(N) --load $(LOAD) $(if $(STALLS),--stalls) $(if $(SEED),--seed $(SEED)) -- \
 	  $(MAKE) --no-print-directory unit
 
 # Of the run that `unit` measured.
