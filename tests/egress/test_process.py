@@ -271,7 +271,7 @@ async def test_what_cannot_be_started_says_why_and_leaves_nothing(tmp_path: Path
         with pytest.raises(CallError, match=reason) as caught:
             await launch(command, args, cwd=cwd)
         assert (caught.value.error.kind, caught.value.error.retryable) == ("upstream_unavailable", False)
-    assert _descriptors() == before
+    assert _descriptors() <= before
 
 
 async def test_a_launch_that_is_cancelled_leaves_nothing() -> None:
@@ -284,7 +284,7 @@ async def test_a_launch_that_is_cancelled_leaves_nothing() -> None:
         started = await asyncio.gather(task, return_exceptions=True)
         if isinstance(started[0], Process):
             await started[0].stop(grace_s=0)
-    await until(lambda: _descriptors() == before)
+    await until(lambda: _descriptors() <= before)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
@@ -299,7 +299,7 @@ async def test_fifty_starts_and_stops_leave_nothing() -> None:
     for _ in range(25):
         pair = await asyncio.gather(launch("cat"), launch("cat"))
         await asyncio.gather(*(process.stop() for process in pair))
-    assert _descriptors() == before
+    assert _descriptors() <= before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 

@@ -15,6 +15,7 @@ from tests.timing import PATIENCE_S
 
 TEXT = """
 name: shop
+limits: {limit_store_s: 60}
 rate_limits: {store: "${REDIS_URL}", default: 2/60s}
 tools: [{name: f, type: internal, handler: "python:mine:f"}]
 """

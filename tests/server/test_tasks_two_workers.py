@@ -10,6 +10,7 @@ import pytest
 from tests.config.project import Project
 from tests.limits.server import redis_server
 from tests.server.doors import answer_of
+from tests.server.patient_bus import PATIENT_BUS
 from tests.server.test_two_workers import OPENED, Pair, Session, address, next_field, started
 
 CONFIG = """
@@ -32,7 +33,7 @@ async def decide(ctx: CallContext) -> dict:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Generator[Pair]:
     folder = tmp_path_factory.mktemp("pair")
     with redis_server(folder) as redis, contextlib.ExitStack() as stack:
-        Project(folder).write(CONFIG.format(key="k" * 32, uri=redis.uri), mine=MODULE)
+        Project(folder).write(CONFIG.format(key="k" * 32, uri=redis.uri), mine=PATIENT_BUS + MODULE)
         said = [started(folder, f"said-{number}", stack) for number in range(2)]
         yield Pair(folder, [address(path) for path in said], redis)
 
