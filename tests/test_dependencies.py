@@ -80,6 +80,7 @@ OF_EXTRAS: dict[str, set[str]] = {
     },
     "postgres": {
         "server/postgres_transport.py",
+        "storage/awaited_statement.py",
         "storage/postgres_server.py",
         "sources/builtin/postgres_engine.py",
         "sources/builtin/postgres_connection.py",

@@ -23,7 +23,7 @@ from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.secret import Secret
 from pegboard.storage.database import Database
-from pegboard.storage.store_schema import Schema, StoreConnection
+from pegboard.storage.store_schema import Question, Schema, StoreConnection
 
 if TYPE_CHECKING:
     from pegboard.storage import aes_gcm
@@ -65,7 +65,12 @@ SCHEMA = Schema(
     unrecorded=lambda connection: int(connection.has("connections")) + int(connection.has("connections", "account")),
 )
 _SERVER_TIME = "select cast(extract(epoch from clock_timestamp()) as double precision)"
-_LISTED = "json_array_elements_text(cast(:ids as json)) as each (value)"
+_VERSIONS = Question(
+    sqlite="select id, version, null from json_each(:value) as each left join connections on id = each.value and "
+    "is_live = 1",
+    postgres=f"select id, version, ({_SERVER_TIME}) from json_array_elements_text(cast($1 as json)) as each (value) "  # noqa: S608 - our own names
+    "left join connections on id = value and is_live = 1",
+)
 _SHOWN = (
     "id, user_id, space_id, source, resource, issuer, client_id, scopes, created_at, updated_at, expires_at, version, "
     "is_live, account"
@@ -201,23 +206,11 @@ class ConnectionStore:
 
     async def versions(self, connection_ids: Sequence[str]) -> tuple[dict[str, int], float]:
         """Return the versions of those of these connections that are live, and the time."""
-        ids = orjson.dumps(connection_ids).decode()
-
-        def work(run: StoreConnection) -> tuple[dict[str, int], float]:
-            # The time comes with the rows: a server would have to be asked twice.
-            time, listed = ("null", "json_each(:ids)") if run.is_sqlite else (_SERVER_TIME, _LISTED)
-            rows = run(
-                f"select id, version, ({time}) from (select value from {listed}) as wanted "  # noqa: S608 - our own names
-                "left join connections on id = value and is_live = 1",
-                ids=ids,
-            )
-            if self._clock is not None or run.is_sqlite or not rows:
-                now = self._now(run)
-            else:
-                now = rows[0][2]
-            return {connection_id: version for connection_id, version, _ in rows if connection_id is not None}, now
-
-        return await asyncio.to_thread(self.database.read, work)
+        rows = await self.database.ask(_VERSIONS, orjson.dumps(connection_ids).decode())
+        # The time comes with the rows: a server would have to be asked twice.
+        server_time = rows[0][2] if rows else None
+        now = self._clock() if self._clock else steady_time() if server_time is None else float(server_time)
+        return {connection_id: int(version) for connection_id, version, _ in rows if connection_id is not None}, now
 
     # -- connections
 

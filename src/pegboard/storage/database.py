@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from pegboard.storage.postgres_server import PostgresServer
 from pegboard.storage.sqlite_file import SqliteFile
-from pegboard.storage.store_schema import Schema, StoreConnection
+from pegboard.storage.store_schema import Question, Schema, StoreConnection
 from pegboard.storage.store_uri import StoreUri
-
-T = TypeVar("T")
 
 
 class Database(Protocol):
-    """The database with the tables of one store. Its methods block: call them in a thread."""
+    """The database with the tables of one store. Methods that are not async block: call them in a thread."""
 
     def check_place(self) -> None:
         """Refuse a place that cannot be used, without opening it.
@@ -43,10 +40,10 @@ class Database(Protocol):
         """
         ...
 
-    def read(self, work: Callable[[StoreConnection], T]) -> T:
-        """Return the result of work that changes nothing, on tables that exist. It may run twice, if a connection ends.
+    async def ask(self, question: Question, value: str) -> list[tuple[Any, ...]]:
+        """Return the rows that a question reads on tables that exist, without blocking the event loop.
 
-        Each statement is a transaction, which is cheaper than `transaction`.
+        It is cheaper than a transaction. Cells of a server are text.
 
         Raises:
             StoreError: the database cannot be used.
@@ -56,7 +53,7 @@ class Database(Protocol):
     def glance(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]] | None:
         """Return the rows that a statement reads, if that takes no waiting; else `None`.
 
-        Unlike the other methods it does not block: call it on an event loop, with a statement that reads a few pages.
+        It does not block: call it on an event loop, with a statement that reads a few pages.
         """
         ...
 

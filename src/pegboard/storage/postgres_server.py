@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from math import ceil
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pegboard.lazy import LazyModule
 from pegboard.model.error import DefinitionError
 from pegboard.model.secret import Secret
+from pegboard.storage.awaited_statement import AwaitedStatement
 from pegboard.storage.idle_connections import IdleConnections
 from pegboard.storage.limits import POSTGRES_CONNECT_S, POSTGRES_STATEMENT_S
 from pegboard.storage.store_error import StoreError
-from pegboard.storage.store_schema import VERSIONS_TABLE, Schema
+from pegboard.storage.store_schema import VERSIONS_TABLE, Question, Schema
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,7 +26,6 @@ else:
     psycopg = LazyModule("psycopg")
     conninfo = LazyModule("psycopg.conninfo")
 
-T = TypeVar("T")
 _NAME = re.compile(r"(?<!:):([a-z]\w*)")
 _LOCK = "select pg_advisory_xact_lock(7235140913)"  # a number of ours, for creating tables
 # Not by `to_regclass`, which may still answer from before another process created the table.
@@ -37,7 +38,6 @@ _MAY = "select has_table_privilege(cast(:table as text), cast(:right as text))"
 _MAY_CREATE = (
     "select current_setting('transaction_read_only') = 'off' and has_schema_privilege(current_schema(), 'create')"
 )
-_CLOSING_STATES = "57P"  # the server ends the connection; without any state it has done so already
 # Read-only transaction, missing privilege, full disk: these messages speak to operators and quote no stored data.
 _TELLING_STATES = frozenset({"25006", "42501", "53100"})
 
@@ -107,6 +107,7 @@ class PostgresServer:
         self._uri, self._schema = uri, schema
         self._patience: Any = {"busy_s": busy_s, "statement_s": statement_s, "search_path": search_path}
         self._idle = IdleConnections["psycopg.Connection[Any]"](keep=keep)
+        self._asked: dict[str, AwaitedStatement] = {}
         self._is_prepared = False
 
     def check_place(self) -> None:
@@ -151,33 +152,23 @@ class PostgresServer:
             self._schema.check(connection)
             yield connection
 
-    def read(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Return the result of work that changes nothing. A statement is one request, where a transaction takes four.
+    async def ask(self, question: Question, value: str) -> list[tuple[Any, ...]]:
+        """Return the rows that a question reads, each cell as text; see `Database.ask`.
 
         Raises:
             StoreError: the database does not answer or refuses, or has no such tables.
         """
+        asked = self._asked.get(question.postgres)
+        if asked is None:
+            asked = self._asked[question.postgres] = AwaitedStatement(
+                question.postgres, lambda: open_postgres(self._uri, autocommit=True, **self._patience)
+            )
         with self._explained():
-            closings = self._idle.closings
-            while (raw := self._idle.take()) is not None:
-                try:
-                    return self._read_with(raw, closings, work)
-                except psycopg.OperationalError as error:
-                    # Only a connection that the server has closed: a statement that was too slow would be so again.
-                    if error.sqlstate is not None and not error.sqlstate.startswith(_CLOSING_STATES):
-                        raise
-            return self._read_with(open_postgres(self._uri, **self._patience), closings, work)
-
-    def _read_with(self, raw: psycopg.Connection[Any], closings: int, work: Callable[[PostgresConnection], T]) -> T:
-        is_sound = False
-        try:
-            raw.autocommit = True
-            result = work(PostgresConnection(raw))
-            raw.autocommit = False
-            is_sound = True
-            return result
-        finally:
-            self._idle.give_back(raw, is_sound=is_sound, closings=closings)
+            try:
+                async with asyncio.timeout(POSTGRES_CONNECT_S + POSTGRES_STATEMENT_S):
+                    return [*await asked.rows(value)]
+            except TimeoutError:
+                raise StoreError("the database does not answer") from None
 
     def glance(self, statement: str, /, **values: Any) -> None:
         """Return `None`: the answer of a server must be waited for."""
@@ -232,6 +223,8 @@ class PostgresServer:
     def close(self) -> None:
         """Close the connections that are not in use; the next transaction opens another."""
         self._idle.close()
+        for asked in self._asked.values():
+            asked.close()
 
     def _begun(self) -> psycopg.Connection[Any]:
         """Return a connection in a transaction, and replace one that the server has closed."""

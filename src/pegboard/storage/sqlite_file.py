@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3  # noqa: TID251 - a database of ours, not a file that somebody names
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.lazy import LazyModule
@@ -17,7 +18,7 @@ from pegboard.model.error import DefinitionError
 from pegboard.storage.file_permissions import store_faults
 from pegboard.storage.free_space import check_free_space
 from pegboard.storage.store_error import StoreError
-from pegboard.storage.store_schema import Schema
+from pegboard.storage.store_schema import Question, Schema
 
 if TYPE_CHECKING:
     import apsw
@@ -27,7 +28,6 @@ else:
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock
 _WAL_RETRY_S = 0.01  # seconds between two attempts to switch a new file to write-ahead logging
 
-T = TypeVar("T")
 _of_python = set[str]()
 
 
@@ -165,14 +165,18 @@ class SqliteFile:
             self._schema.check(connection)
             yield connection
 
-    def read(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Return the result of work that changes nothing.
+    async def ask(self, question: Question, value: str) -> list[tuple[Any, ...]]:
+        """Return the rows that a question reads; see `Database.ask`.
 
         Raises:
             StoreError: the file or its tables are missing or cannot be read, or other users may write it.
         """
-        with self._explained(), closing(self._open(is_writing=False)) as connection:
-            return work(connection)
+
+        def work() -> list[tuple[Any, ...]]:
+            with self._explained(), closing(self._open(is_writing=False)) as connection:
+                return connection(question.sqlite, value=value)
+
+        return await asyncio.to_thread(work)
 
     def glance(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]] | None:
         """Return the rows that a statement reads, if the file can be read at once; else `None`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -16,6 +16,13 @@ _RECORD = (
     f"insert into {VERSIONS_TABLE} (store, version) values (:store, :version) "  # noqa: S608 - our own names
     "on conflict (store) do update set version = excluded.version"
 )
+
+
+class Question(NamedTuple):
+    """A statement that reads a few rows, with one value: `:value` in SQLite, `$1` in PostgreSQL."""
+
+    sqlite: str
+    postgres: str
 
 
 class StoreConnection(Protocol):
