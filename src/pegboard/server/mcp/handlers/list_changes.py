@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pegboard.core.cancellation import cancel_and_wait
 from pegboard.core.digests import digest
@@ -26,12 +26,20 @@ from pegboard.server.mcp.protocol.requests import RESERVED, McpRequest
 from pegboard.server.mcp.sessions.sessions import Sessions
 from pegboard.server.principal import Principal
 
+if TYPE_CHECKING:
+    from pegboard.connections.connection_records import Person as ConnectedPerson
+    from pegboard.connections.connections import Connections
+
 MCP_LISTENING_STREAMS = 1_024  # of one profile
 MCP_LISTENING_STREAMS_OF_ONE = 100  # caller
 
 _NOBODY = ToolContext()
 _SUBSCRIPTION_KEY = RESERVED + "subscriptionId"
 _LISTS = ("tools", "prompts", "resources")
+
+
+Person = tuple[str | None, str | None]
+"""The user and space of a client."""
 
 
 class _Shown(NamedTuple):
@@ -47,8 +55,8 @@ class Listener:
     A pending change is sent once, however often it occurs, so a slow reader does not use more memory.
     """
 
-    def __init__(self, wanted: JSON) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: JSON, person: Person) -> None:
+        self._wanted, self.person = wanted, person
         self._untold: dict[str, JSON] = {}
         self._is_over = False
         self._woken = asyncio.Event()
@@ -111,6 +119,9 @@ class ListChanges:
         self._updated: set[str] = set()
         self._bus = bus
         self._elsewhere: set[tuple[str | None, str]] = set()
+        self._connections: Connections | None = None
+        self._end_connections: Callable[[], None] | None = None
+        self._connected: set[Person] = set()
         self._updated_elsewhere: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -137,7 +148,8 @@ class ListChanges:
             heard = await self._tasks.permitted(request)
             wanted = await self._permitted(principal, request.params["notifications"])
             # Subscribe before acknowledging, so that no change is lost in between.
-            listener = Listener(wanted)
+            identity = principal.identity
+            listener = Listener(wanted, (identity.user, identity.space))
             listeners.add(listener)
             forget = self._gateway.watch(principal, listener.close)
             try:
@@ -182,6 +194,7 @@ class ListChanges:
             return
         self._loop = asyncio.get_running_loop()
         self._shown = self._signatures()
+        self._follow_connections()
         if self._bus is not None:
             self._bus.on("lists.changed", self._on_changed_elsewhere)
         self._ends = [
@@ -194,6 +207,9 @@ class ListChanges:
         for end in self._ends:
             end()
         self._ends = []
+        if self._end_connections is not None:
+            self._end_connections()
+            self._end_connections = None
         if self._telling is not None:
             self._telling.cancel()
         for listeners in self._listeners.values():
@@ -205,6 +221,21 @@ class ListChanges:
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._settle)
+
+    def _follow_connections(self) -> None:
+        """Watch the accounts of persons; a reload of the config may bring another store of them."""
+        connections = self._catalog.connections
+        if connections is self._connections:
+            return
+        if self._end_connections is not None:
+            self._end_connections()
+        self._connections = connections
+        self._end_connections = None if connections is None else connections.subscribe(self._on_connection)
+
+    def _on_connection(self, person: ConnectedPerson, _source: str, _is_connected: bool) -> None:
+        """Tell the clients of a person, and nobody else, that their lists have changed with their account."""
+        self._connected.add((person.user_id, person.space_id))
+        self._changed()
 
     def _touched(self, uri: str) -> None:
         self._updated.add(uri)
@@ -227,7 +258,9 @@ class ListChanges:
 
     async def _tell(self) -> None:
         await asyncio.sleep(CHANGES_SETTLE_S)
+        self._follow_connections()
         now = self._signatures()
+        connected, self._connected = self._connected, set()
         before, self._shown = self._shown, now
         elsewhere, self._elsewhere = self._elsewhere, set()
         updated, self._updated = self._updated, set()
@@ -239,8 +272,19 @@ class ListChanges:
                 for listener in self._listeners.get(profile, ()):
                     listener.changed(what)
                 await self._sessions.tell(profile, what)
+        for user, space in connected:
+            await self._tell_person(user, space)
         for uri in sorted(updated | updated_elsewhere):
             await self._tell_updated(uri)
+
+    async def _tell_person(self, user: str | None, space: str | None) -> None:
+        assert user is not None  # only users have accounts
+        for what in _LISTS:
+            for listeners in self._listeners.values():
+                for listener in listeners:
+                    if listener.person == (user, space):
+                        listener.changed(what)
+            await self._sessions.tell_person(user, space, what)
 
     def _tell_workers(self, changed: set[tuple[str | None, str]], updated: set[str]) -> None:
         if self._bus is not None and (changed or updated):

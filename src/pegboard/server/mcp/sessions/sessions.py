@@ -208,6 +208,12 @@ class Sessions:
         message: JSON = {"jsonrpc": "2.0", "method": f"notifications/{what}/list_changed"}
         await asyncio.gather(*(_in_time(session.tell(message)) for session in self._of_profile(profile)))
 
+    async def tell_person(self, user: str, space: str | None, what: str) -> None:
+        """Send `tools`, `prompts` or `resources` list-changed to the sessions of one user in a space."""
+        message: JSON = {"jsonrpc": "2.0", "method": f"notifications/{what}/list_changed"}
+        theirs = [each for each in self._known.values() if each.is_open and each.whose[1:3] == (user, space)]
+        await asyncio.gather(*(_in_time(session.tell(message)) for session in theirs))
+
     def _of_profile(self, profile: str | None) -> list[Session]:
         return [session for session in self._known.values() if session.is_open and session.profile == profile]
 
