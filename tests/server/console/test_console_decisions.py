@@ -423,3 +423,18 @@ async def test_arguments_with_hidden_values_are_not_edited(bank: Bank) -> None:
         assert (await browser.get(f"{path}/edit")).status_code == 409
         await browser.get("/consents")
         assert (await browser.post(f"{path}/edit", json='{"order": "x", "cents": 5}')).status_code == 422
+
+
+async def test_a_link_to_look_first_leads_an_operator_who_looks_as_another_back_to_their_own_tools(bank: Bank) -> None:
+    @bank.catalog.tool(read_only=True)
+    def get_order(order: str) -> str:
+        """Show an order."""
+        return f"{order} is open"
+
+    async with console(bank.catalog) as browser:
+        await bank.ask(browser)
+        await browser.log_in(bank.key["eve"])
+        page = (await browser.get("/consents?user=bot&space=s1")).text
+        [link] = re.findall(r'href="/console(/tools/get_order[^"#]*)', page)
+        assert "user=" not in unescape(link)
+        assert "You look through the eyes" not in text_of((await browser.get(unescape(link))).text)

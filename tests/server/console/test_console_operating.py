@@ -132,6 +132,10 @@ async def test_the_audit_shows_calls_and_one_call_in_full(audited: Browser) -> N
     for typed in ("wrong arguments", " Wrong arguments", "invalid_arguments"):
         [row] = (await audited.get(f"/audit?a_kind={quote(typed)}&format=json")).json()
         assert (row["tool"], row["outcome"]) == ("main.add", "invalid_arguments")
+    # Each call leads to its tool, which explains who may call it.
+    assert 'href="/console/tools/main.add' in (await audited.get(call)).text
+    # An outcome narrows what is shown, and keeps what was asked before.
+    assert "a_tool=main.%2A&amp;a_kind=ok" in found.text
     assert "No row matches" in (await audited.get("/audit?a_user=nobody")).text
     assert (await audited.get("/audit/none")).status_code == 404
 

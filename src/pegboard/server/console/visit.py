@@ -132,6 +132,10 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
         """Return the address of a page of the console, seen by the same caller."""
         return self.address(path, {**self.lens.query(), **{name: value for name, value in query.items() if value}})
 
+    def own_url(self, path: str, **query: str) -> str:
+        """Return the address of a page as `url`, but seen by the person themself, who alone can call tools."""
+        return self.address(path, query) if self.lens.is_of_another else self.url(path, **query)
+
     def address(self, path: str, query: Mapping[str, str]) -> str:
         """Return the address of a page of the console with exactly this query."""
         return f"{self.base}{quote(path)}" + (f"?{urlencode(query)}" if query else "")

@@ -82,7 +82,7 @@ class IsUnknownToCaller:
         return not await self.source.knows(ctx.caller)
 
     def __repr__(self) -> str:
-        return f"no account of the caller at {self.source.name} is known"
+        return f"the caller has not connected an account at {self.source.name} yet"
 
 
 class FirstUse(LockFile):
