@@ -34,6 +34,7 @@ identity:
     - {when: {key: kim}, user: kim, space: s4, profiles: [default, without]}
     - {when: {key: lea}, user: lea, space: s6, profiles: [default]}
     - {when: {key: moe}, user: moe, space: s7, profiles: [default]}
+    - {when: {key: nia}, user: nia, space: s8, profiles: [default]}
     - {when: {key: root}, user: root, roles: [document_administrator], profiles: [default]}
 """
 GUARD = """\
@@ -46,7 +47,7 @@ def no_secrets(call):
     if "secret" in told["path"] or told["size_bytes"] > 1_000_000:
         return Verdict.deny(f"{told['path']} with {told['size_bytes']} bytes is not for agents.")
 """
-CALLERS = ("ann", "bob", "eve", "kim", "lea", "moe", "root")
+CALLERS = ("ann", "bob", "eve", "kim", "lea", "moe", "nia", "root")
 HANDBOOK = {
     "leave.md": "# Leave\n\nYou have thirty days of holiday a year.\n\n## Illness\n\nTell your manager.\n",
     "travel/trains.html": "<title>Trains</title><h1>Trains</h1><p>Second class, canary one.</p>",
@@ -63,8 +64,10 @@ async def door(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[s
     (folder / "guard.py").write_text(GUARD)
     files(folder / "handbook", HANDBOOK)
     files(folder / "secret", {"plans.md": "# Plans\n\nThe canary two sings of holiday.\n"})
+    files(folder / "attic", {"letter.md": "# A letter\n"})
     for words in (
         ["ingest", "handbook", "--space", "s1"],
+        ["ingest", "attic", "--space", "s8"],
         ["ingest", "secret", "--space", "s2"],
         ["workspace", "grant", "role:support", "s2"],
     ):
@@ -436,7 +439,8 @@ async def test_single_documents_are_for_those_who_may_read_or_write_their_space(
 async def test_a_document_of_a_folder_that_is_removed_says_that_it_may_come_back(
     door: dict[str, httpx2.AsyncClient],
 ) -> None:
-    [notes] = (await told(door["ann"], "find_by_name", pattern="notes"))["items"]
-    status, removed = await answered(door["ann"], "DELETE", f"/{notes['document_id']}")
+    # Of a space of its own: the other tests read the handbook.
+    [letter] = (await told(door["nia"], "find_by_name", pattern="letter"))["items"]
+    status, removed = await answered(door["nia"], "DELETE", f"/{letter['document_id']}")
     assert (status, removed["note"]) == (200, "The next ingest of its source stores it again if it is still there.")
-    assert (await told(door["ann"], "find_by_name", pattern="notes"))["items"] == []
+    assert (await told(door["nia"], "find_by_name", pattern="letter"))["items"] == []
