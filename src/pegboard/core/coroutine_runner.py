@@ -338,8 +338,8 @@ class Pending:
             self._given_up = True
             self._wake(None)
             return
-        # A library swallows a cancellation that comes as it cancels a part of its own, as anyio's `connect_tcp` does
-        # when it has connected.
+        # A library can swallow a cancellation that arrives while it cancels its own tasks: anyio's `connect_tcp` does
+        # so when it has connected.
         message = (_STOPPED,) if self._cancelled is None else self._cancelled.args[:1]
         self._is_stop_sent = self._waited is not None and self._waited.cancel(*message)
         self._tick(STEP_GRACE_TURNS, is_second=True)
