@@ -250,9 +250,10 @@ class Reloader:
                 await self._sleep(self._interval_s)
         finally:
             # Also when the process ends before that.
-            await close_stores(stores)
             for source in sources:
                 await source.stop()
+            # Last: a store that is away may fail to close, which must not keep a program running.
+            await close_stores(stores)
 
     def _refuse(self, problems: Sequence[Problem], before: Mapping[Path, Mark]) -> None:
         self.problems = tuple(problems)
