@@ -155,6 +155,19 @@ def test_a_document_is_read_where_it_lies_and_says_which_operations_only_read(ru
     assert not (tmp_path / "pegboard.lock").exists()
 
 
+def test_a_swagger_document_is_added_and_without_a_host_the_base_url_is_asked_for(run: Run, tmp_path: Path) -> None:
+    api: dict[str, Any] = {key: API[key] for key in ("info", "paths")} | {"swagger": "2.0", "basePath": "/api/v2"}
+    path = tmp_path / "api.json"
+    path.write_text(json.dumps(api))
+    ran = run("add", "--yes", str(path))
+    assert ran.code == 2
+    assert "does not name the URL of the API; add --base-url https://…/api/v2." in ran.err
+    path.write_text(json.dumps(api | {"host": "notes.example.com"}))
+    ran = run("add", "--yes", str(path))
+    assert ran.code == 0, ran.err
+    assert "dropNotes" in ran.out
+
+
 def test_an_entry_of_the_registry_names_what_must_be_set_and_starts_that_version(run: Run, tmp_path: Path) -> None:
     package = {
         "registryType": "npm", "identifier": "@acme/server-things", "version": "1.2.3", "transport": {"type": "stdio"},

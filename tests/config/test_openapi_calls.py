@@ -186,7 +186,7 @@ async def test_a_description_that_cannot_be_had_is_tried_again_until_it_can() ->
     replies = [
         answer(b"", status="503 Away"),
         page("nonsense: ["),
-        as_json({"swagger": "2.0"}),
+        as_json({"swagger": "1.2"}),
         as_json(spec({"/": get()})),
     ]
     waits: list[float] = []

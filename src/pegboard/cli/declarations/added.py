@@ -214,7 +214,8 @@ def _of_file(words: AddedWords, path: Path) -> Proposal:
         writer = EntryWriter(label=name, file="")
         entry = _api_entry(words, name, literal(relative(path, words.folder)), writer)
         if words.base_url is None and not _names_server(document):
-            raise CommandError(f"{str(path)!r} does not name the URL of the API; add --base-url https://….")
+            base_path = next(iter(re.findall(r"\A/[\w./-]{1,80}\Z", str(document.get("basePath")))), "")
+            raise CommandError(f"{str(path)!r} does not name the URL of the API; add --base-url https://…{base_path}.")
         if not words.headers and (asked := _credentials_of(document)):
             writer.left_out.append(f"credentials: the API asks for {asked}; give them with --header 'Name: value'")
         return writer.proposal(entry)
@@ -243,8 +244,8 @@ def _title(document: JSON) -> str:
 
 
 def _names_server(document: JSON) -> bool:
-    """Tell whether a description names the server of its API; true for Swagger 2, which is checked later."""
-    return "servers" in document or "host" in document or "swagger" in document
+    """Tell whether a description names the server of its API."""
+    return "servers" in document or bool(document.get("host"))
 
 
 def _credentials_of(document: JSON) -> str:

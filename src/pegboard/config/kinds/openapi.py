@@ -72,7 +72,7 @@ class ApiForm(Form):
     """An API: its OpenAPI document, and the operations to use."""
 
     spec: FilledText = Field(
-        description="The OpenAPI document, version 3.0 to 3.2: a URL, or a file relative to this one."
+        description="The OpenAPI document, version 3.0 to 3.2 or Swagger 2.0: a URL, or a file relative to this one."
     )
     operations: Names = Field(
         ("*",),

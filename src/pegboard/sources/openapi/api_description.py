@@ -15,9 +15,13 @@ from pegboard.model.bounds import Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, at_pointer, is_list, is_object
 from pegboard.model.record import replace
-from pegboard.sources.openapi.limits import OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, OPENAPI_DOCUMENT_VALUES
-
-OPENAPI_REF_HOPS = 20  # consecutive references that are followed
+from pegboard.sources.openapi.limits import (
+    OPENAPI_DOCUMENT_KEYS,
+    OPENAPI_DOCUMENT_LEVELS,
+    OPENAPI_DOCUMENT_VALUES,
+    OPENAPI_REF_HOPS,
+)
+from pegboard.sources.openapi.swagger import as_openapi, is_swagger
 
 # The supported methods. `query` is from OpenAPI 3.2.
 METHODS: Final = ("get", "head", "options", "query", "post", "put", "patch", "delete")
@@ -43,15 +47,12 @@ class Document:
         """Check a description.
 
         Raises:
-            DefinitionError: it is not OpenAPI 3.0 to 3.2, or too large.
+            DefinitionError: it is not OpenAPI 3.0 to 3.2 or Swagger 2.0, or too large.
         """
         if not is_object(value):
             raise DefinitionError("is not an OpenAPI description: it holds no mapping")
-        if "swagger" in value:
-            raise DefinitionError(f"is Swagger {str(value['swagger'])[:20]}; convert it to OpenAPI 3")
-        version = value.get("openapi")
-        if not isinstance(version, str) or not _VERSION.fullmatch(version):
-            raise DefinitionError(f"is not OpenAPI 3.0, 3.1 or 3.2: it says `openapi: {str(version)[:20]}`")
+        if not is_swagger(value):
+            _check_version(value)
         try:
             sizes = {"json_keys": OPENAPI_DOCUMENT_KEYS, "json_values": OPENAPI_DOCUMENT_VALUES}
             check_bounds(value, bounds=replace(bounds, json_depth=OPENAPI_DOCUMENT_LEVELS, **sizes))
@@ -59,7 +60,8 @@ class Document:
             raise DefinitionError(f"cannot be taken: {error.error.message}") from None
         if not is_object(value.get("paths", {})):
             raise DefinitionError("has no mapping under `paths`")
-        return cls(root=value, is_30=version.startswith("3.0"))
+        root = as_openapi(value) if is_swagger(value) else value
+        return cls(root=root, is_30=str(root["openapi"]).startswith("3.0"))
 
     def follow(self, value: JSONValue, what: str) -> JSON:
         """Return an object, following its reference.
@@ -124,6 +126,15 @@ class Document:
                     yield method, path, item, operation
 
 
+def _check_version(root: JSON) -> None:
+    if "swagger" in root:
+        raise DefinitionError(f"is Swagger {str(root['swagger'])[:20]}; convert it to OpenAPI 3")
+    # YAML reads `openapi: 3.1` as a number.
+    version = str(root["openapi"]).strip() if isinstance(root.get("openapi"), str | float) else ""
+    if not _VERSION.fullmatch(version):
+        raise DefinitionError(f"is not OpenAPI 3.0, 3.1 or 3.2: it says `openapi: {str(root.get('openapi'))[:20]}`")
+
+
 def reference_of(schema: JSON) -> str | None:
     """Return a schema's reference. `$dynamicRef` is treated as a static reference."""
     for key in ("$ref", "$dynamicRef"):
@@ -169,7 +180,9 @@ def server_of(holder: JSON, *, spec_url: str | None) -> str | None:
 
     url = _VARIABLE.sub(default_of, str(declared))
     parts = _split(url)
-    if not parts.scheme:
+    if not parts.scheme and parts.netloc and spec_url is None:
+        url = f"https:{url}"
+    elif not parts.scheme:
         if spec_url is None:
             raise DefinitionError(f"names the server {url[:80]!r}, which is not a complete URL; set `base_url`")
         check_path(parts.path)

@@ -139,9 +139,14 @@ class OperationReader:
         path = _REST.sub(lambda match: f"{{{match[1] or match[2]}}}", path)
         places = dict.fromkeys(_PLACE.findall(path.partition("?")[0]))
         collected = _Arguments(SchemaTranslation(self._requests))
+        fixed = [unquote(pair.partition("=")[0]) for pair in path.partition("?")[2].split("&")]
         for parameter in self._parameters(item, operation):
+            where, wire = parameter.get("in"), parameter.get("name")
             # A path parameter without a placeholder would be ignored.
-            if parameter.get("in") != "path" or parameter.get("name") in places:
+            is_ignored = where == "path" and wire not in places
+            # The path has this pair already.
+            is_fixed = where == "query" and wire in fixed
+            if not is_ignored and not is_fixed:
                 self._add_parameter(parameter, collected, rests=rests)
         filled = {argument.wire for argument in collected.by_name.values() if argument.where == "path"}
         for place in places:

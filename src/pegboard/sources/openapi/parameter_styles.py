@@ -11,12 +11,13 @@ from pegboard.sources.http_service import scalar
 
 STYLES: Final = {
     "path": ("simple", "label", "matrix"),
-    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject", "tabDelimited"),
     "querystring": ("",),
     "header": ("simple",),
     "cookie": ("form", "cookie"),
 }
-_DELIMITERS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
+# `tabDelimited` is Swagger 2.0's `tsv`.
+_DELIMITERS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
 # The characters that `allowReserved` keeps, without those that end a parameter.
 _RESERVED = ":/?@!$'()*,;"
 # Additional characters kept in the rest of a path (`{rest+}`).

@@ -16,7 +16,8 @@ from pegboard.egress.responses import is_json
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 from pegboard.sources.http_service import query_of, scalar
-from pegboard.sources.openapi.api_description import OPENAPI_REF_HOPS, Document, UnfitError
+from pegboard.sources.openapi.api_description import Document, UnfitError
+from pegboard.sources.openapi.limits import OPENAPI_REF_HOPS
 from pegboard.sources.openapi.parameter_styles import STYLES, in_query
 
 FORM: Final = "application/x-www-form-urlencoded"

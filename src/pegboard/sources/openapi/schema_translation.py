@@ -60,7 +60,8 @@ class SchemaTranslator:
         if not is_object(value) or depth > self._deepest:
             return {}
         # Descriptions of OpenAPI 3.1 still use keywords of 3.0.
-        can_be_null = {"nullable": True} if value.get("nullable") is True else {}
+        # `x-nullable` is its usual form in Swagger 2.0.
+        can_be_null = {"nullable": True} if True in (value.get("nullable"), value.get("x-nullable")) else {}
         translated = with_todays_keywords(self._keys(value, met, depth) | can_be_null)
         reference = reference_of(value)
         if reference is None:
