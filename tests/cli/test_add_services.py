@@ -25,6 +25,7 @@ def test_a_known_service_is_written_so_that_the_config_is_good(name: str, run: R
     assert (entry["name"], entry["mcp"]["url"], entry["auth"]["mode"]) == (name, PRESETS[name].url, "user")
     by_hand: list[Any] = [word for word in ("client_id", "client_secret", "issuer") if word in entry["auth"]]
     assert bool(by_hand) == (PRESETS[name].client == "by_hand")
+    assert entry["auth"].items() >= PRESETS[name].auth.items()
     variables = [line.split()[1].split("=")[0] for line in out.splitlines() if line.strip().startswith("export ")]
     load_catalog(tmp_path / "pegboard.yaml", env={**dict.fromkeys(variables, "some.value.example.com"), **ENV})
 

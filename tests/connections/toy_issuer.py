@@ -80,6 +80,14 @@ class Switches:
     """An endpoint that begins to work once its event is set."""
     rewrites: Callable[[dict[str, Any]], Response] | None = None
     """Makes another answer of each good one of the token endpoint."""
+    rewrites_refusals: Callable[[dict[str, Any]], Response] | None = None
+    """Makes another answer of each refusal of the token endpoint."""
+    refuses_resource: bool = False
+    """It refuses every request that names a resource, as Microsoft Entra."""
+    refuses_revoked: bool = False
+    """It answers the revocation of a token that is revoked already with an error, as Google."""
+    pkce_methods: tuple[str, ...] | None = ("S256",)
+    """What its metadata say of PKCE; nothing if None."""
     drops_answers: bool = False
     """The token endpoint does its work, and its answer is lost: the connection ends."""
     expires_in: int | None = 3600
@@ -635,7 +643,8 @@ class ToyIssuer:
 
     async def _openid_metadata(self, _request: Request) -> Response:
         switches, url = self.switches, self.url
-        endpoints = {
+        endpoints: dict[str, Any] = {
+            "code_challenge_methods_supported": switches.pkce_methods,
             "registration_endpoint": f"{url}/register" if switches.has_registration else None,
             "revocation_endpoint": f"{url}/revoke" if switches.has_revocation else None,
         }
@@ -646,7 +655,6 @@ class ToyIssuer:
             "jwks_uri": f"{url}/jwks",
             "response_types_supported": ["code"],
             "grant_types_supported": [*Client.grants, "client_credentials"],
-            "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported":
                 ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"],
             "token_endpoint_auth_signing_alg_values_supported": ["ES256", "RS256"],
@@ -668,6 +676,8 @@ class ToyIssuer:
         words = asked.payload.data
         self.seen["authorize"].append(dict(words))
         await self._read_document(words.get("client_id", ""))
+        if self.switches.refuses_resource and "resource" in words:
+            return JSONResponse({"error": "invalid_request"}, status_code=400)
         try:
             grant = self._server.get_consent_grant(asked, self.user)
             self.check_resource(words.get("resource"))
@@ -701,11 +711,15 @@ class ToyIssuer:
         form = {key: str(value) for key, value in (await request.form()).items()}
         self.seen["token"].append({**form, "authorization": request.headers.get("authorization", "")})
         self.hits[f"token:{form.get('grant_type', '')}"] += 1
+        if self.switches.refuses_resource and "resource" in form:
+            return JSONResponse({"error": "invalid_request"}, status_code=400)
         response = self._server.create_token_response(_Request(request, form))
         if self.switches.jwts_for is not None and response.status_code == 200:
             response = self._with_jwts(json.loads(response.body), self.codes[form["code"]], self.switches.jwts_for)
         if self.switches.rewrites is not None and response.status_code == 200:
             response = self.switches.rewrites(json.loads(response.body))
+        if self.switches.rewrites_refusals is not None and response.status_code != 200:
+            response = self.switches.rewrites_refusals(json.loads(response.body))
         if self.switches.drops_answers:
             raise ConnectionAbortedError
         return response
@@ -728,6 +742,9 @@ class ToyIssuer:
         self.seen["revoke"].append(form)
         if not self.switches.has_revocation:
             return Response(status_code=404)
+        known = [each for each in self.tokens if form.get("token") in {each.access, each.refresh}]
+        if self.switches.refuses_revoked and all(each.is_revoked for each in known):
+            return JSONResponse({"error": "invalid_token"}, status_code=400)
         return self._server.create_endpoint_response("revocation", _Request(request, form))
 
     async def _register(self, request: Request) -> Response:

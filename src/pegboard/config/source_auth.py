@@ -149,6 +149,8 @@ def _settings(
             scopes=tuple(form.scopes),
             hosts=tuple(form.hosts),
             names_resource=upstream.names_resource,
+            sends_resource=form.sends_resource,
+            authorization_params=tuple(form.authorization_params.items()),
             audience=form.audience or "",
             subject_token_type=form.subject_token_type,
             sends_actor=form.sends_actor,

@@ -16,6 +16,11 @@ ExchangeGrant = Literal["token_exchange", "on_behalf_of"]
 SubjectTokenType = Literal["access_token", "id_token", "jwt"]
 TokenAuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 _ENDPOINTS = ("issuer", "authorization_url", "token_url", "revocation_url")
+# The parameters that bind an answer to a link, or say what is requested, and those that could replace them.
+_OWN_PARAMS = frozenset({
+    "response_type", "response_mode", "client_id", "redirect_uri", "state", "scope", "resource", "code_challenge",
+    "code_challenge_method", "request", "request_uri",
+})  # fmt: skip
 
 
 class AuthSettings(Struct, frozen=True, kw_only=True):
@@ -43,6 +48,8 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
         token_auth: how the client authenticates at the token endpoint; by default as the issuer prefers.
         hosts: hosts, or `host:port`, of issuers that may have private addresses. Those that these settings name may.
         names_resource: whether `resource` is sent although the service has no metadata, as MCP requires.
+        sends_resource: whether `resource` is sent at all; issuers that know no resources may refuse it.
+        authorization_params: further parameters of the page at which a person agrees, as names and values.
         audience: for whom a token is exchanged, if the issuer wants another name than `resource`.
         subject_token_type: the kind of the caller's token; by default an ID token for `id_jag`, else an access token.
         sends_actor: whether a token of the client itself is sent as `actor_token` with each exchange.
@@ -71,6 +78,8 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     token_auth: TokenAuthMethod | None = None
     hosts: tuple[str, ...] = ()
     names_resource: bool = True
+    sends_resource: bool = True
+    authorization_params: tuple[tuple[str, str], ...] = ()
     audience: str = ""
     subject_token_type: SubjectTokenType | None = None
     sends_actor: bool = False
@@ -87,7 +96,7 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
             mode = f"`mode: {self.mode}`"
             if not self.client_id:
                 raise DefinitionError(f"client_id: {mode} needs the id of a client")
-            if self.client_secret is None and self.private_key is None:
+            if not self.has_secret:
                 raise DefinitionError(f"client_secret: {mode} needs `client_secret` or `private_key`")
             if not (self.issuer or self.token_url):
                 # Otherwise the service would choose who gets the secret.
@@ -97,18 +106,27 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
             raise DefinitionError("issuer: `mode: id_jag` needs `issuer`, for which the identity assertion is made")
         if self.mode == "id_jag" and self.login is None:
             raise DefinitionError("login: `mode: id_jag` needs `login`, the issuer that identifies people")
-        if (self.client_secret is not None or self.private_key is not None) and not self.client_id:
+        if self.has_secret and not self.client_id:
             raise DefinitionError("client_id: a client with a secret needs its id")
         if self.client_secret is not None and self.private_key is not None:
             raise DefinitionError("private_key: a client has a secret or a private key, not both. Remove one")
+        if self.resource and not self.sends_resource:
+            raise DefinitionError("resource: it is not sent, because of `sends_resource: false`. Remove one of them")
+        if own := sorted(_OWN_PARAMS & {name for name, _ in self.authorization_params}):
+            instead = f". Use `{own[0]}`" if own[0] == "resource" else ". Use `scopes`" if own[0] == "scope" else ""
+            raise DefinitionError(f"authorization_params: {own[0]!r} is set by Pegboard{instead}")
         if self.mode == "user" and bool(self.authorization_url) != bool(self.token_url):
             missing = "token_url" if self.authorization_url else "authorization_url"
             raise DefinitionError(f"{missing}: give `authorization_url` and `token_url`, or neither")
-        has_secret = self.client_secret is not None or self.private_key is not None
         names_issuer = bool(self.issuer or self.token_url) and not self.is_from_document
-        if has_secret and self.mode == "user" and not names_issuer:
+        if self.has_secret and self.mode == "user" and not names_issuer:
             text = "a client with a secret needs `issuer` or `token_url`, which says who gets the secret"
             raise DefinitionError(f"issuer: {text}")
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether the client proves its identity to the issuer."""
+        return self.client_secret is not None or self.private_key is not None
 
     @property
     def is_personal(self) -> bool:

@@ -281,7 +281,8 @@ class Connections:
         flow = replace(flow, client=client, verifier=Secret(pkce.code_verifier))
         if not await _answered(self._store.agree(flow, browser=browser, state=state)):
             raise _other_browser()
-        return _authorization_url(flow, client, challenge=pkce.code_challenge, state=state)
+        more = dict(self._settings(flow.source).authorization_params)
+        return _authorization_url(flow, client, challenge=pkce.code_challenge, state=state, more=more)
 
     async def awaited(self, person: Person | None = None) -> list[AwaitedConnection]:
         """Return the newest open link for each source, of one person or of all.
@@ -577,7 +578,7 @@ class Connections:
                 requests, current.issuer, client, refresh_token=current.refresh, resource=shown.resource
             )
         except GrantRefusedError as error:
-            if client is own and error.code in CLIENT_FAULTS:
+            if client is own and error.code == "invalid_client":
                 # Not the person's fault: nobody's connection ends because of a wrong secret in the config.
                 await _answered(self._store.release(shown.id, by=by))
                 if not must:
@@ -588,10 +589,11 @@ class Connections:
                 "The connection %s of user %r to %r is not refreshed: %s The person must connect again.",
                 shown.id, shown.person.user_id, shown.source, error,
             )  # fmt: skip
-            if error.code in ENDED or error.code in CLIENT_FAULTS:
+            if error.code in ENDED or (client is not own and error.code in CLIENT_FAULTS):
                 await self._lapse(shown, f"the issuer does not refresh it: {error.code}")
             else:
-                # The answer may come from a proxy in between and not from the issuer.
+                # The answer may come from a proxy in between and not from the issuer, or mean the client: Atlassian
+                # says `unauthorized_client` of refresh tokens that have ended.
                 await _answered(self._store.release(shown.id, by=by))
             return None
         except (EgressError, ConnectFailedError) as error:
@@ -796,7 +798,8 @@ def _unknown_link() -> ConnectFailedError:
     return ConnectFailedError("unknown_link", text)
 
 
-def _authorization_url(flow: Flow, client: OAuthClient, *, challenge: str, state: str) -> str:
+def _authorization_url(flow: Flow, client: OAuthClient, *, challenge: str, state: str, more: Mapping[str, str]) -> str:
+    """Return the URL of the page at which a person agrees. `more` are parameters that the operator adds."""
     assert flow.issuer is not None
     fields = {
         "response_type": "code",
@@ -813,4 +816,4 @@ def _authorization_url(flow: Flow, client: OAuthClient, *, challenge: str, state
     if flow.resource:
         fields["resource"] = flow.resource
     url = flow.issuer.authorization_url
-    return f"{url}{'&' if '?' in url else '?'}{urlencode(fields)}"
+    return f"{url}{'&' if '?' in url else '?'}{urlencode({**fields, **more})}"

@@ -49,6 +49,9 @@ ENDED = frozenset({"invalid_grant", "bad_refresh_token", "invalid_refresh_token"
 """Codes with which an issuer says that an agreement has ended: the standard's, and those of GitHub and Slack."""
 # Codes with which an issuer says that it cannot decide now.
 _LATER = frozenset({"temporarily_unavailable", "slow_down", "server_error"})
+# Slack names the owner of a token instead of its type. All of them are sent as bearer tokens.
+_BEARER_TYPES = frozenset({"bearer", "user", "bot"})
+_SLACK_USER = "authed_user"  # where Slack has the token of the person, if a bot gets none
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -221,7 +224,9 @@ async def revoke(requests: IssuerRequests, issuer: Issuer, client: OAuthClient, 
     response = await _post(
         requests, issuer, client, issuer.revocation_url, {"token": token.reveal(), "token_type_hint": hint}
     )
-    if response.status_code not in (200, 204):
+    # RFC 7009 answers 200 for tokens that are not valid. Google answers with an error, also for the access token of a
+    # refresh token that was revoked before.
+    if response.status_code not in (200, 204) and _code(_json(response)) != "invalid_token":
         raise _refusal(response, issuer)
 
 
@@ -303,8 +308,10 @@ def _answer(response: Response, issuer: Issuer) -> TokenAnswer:
         GrantRefusedError: `invalid_token_response`: it has no bearer token, or one that a header cannot hold.
     """
     body = _json(response)
+    if "access_token" not in body and is_object(nested := body.get(_SLACK_USER)):
+        body = nested
     access, kind = body.get("access_token"), body.get("token_type", "Bearer")
-    if not (isinstance(access, str) and _is_token(access) and isinstance(kind, str) and kind.lower() == "bearer"):
+    if not (isinstance(access, str) and _is_token(access) and isinstance(kind, str) and kind.lower() in _BEARER_TYPES):
         raise GrantRefusedError(issuer.issuer, "invalid_token_response")
     id_token = body.get("id_token")
     refresh_token, scope, expires_in = body.get("refresh_token"), body.get("scope"), body.get("expires_in")

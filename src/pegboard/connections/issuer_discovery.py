@@ -103,14 +103,16 @@ async def named_issuer(settings: AuthSettings, requests: IssuerRequests) -> Issu
 def _configured(settings: AuthSettings, challenge: Challenge, held: Sequence[str]) -> Discovered:
     """Return an issuer whose endpoints the operator named; nothing is fetched."""
     issuer = Issuer(
-        issuer=settings.issuer or oauth.origin_of_server(settings.token_url),
+        # Answers name the server of the page at which people agree (RFC 9207), if they name any.
+        issuer=settings.issuer or oauth.origin_of_server(settings.authorization_url or settings.token_url),
         token_url=settings.token_url,
         authorization_url=settings.authorization_url,
         revocation_url=settings.revocation_url,
     )
     wanted = (*held, *settings.scopes, *challenge.scopes) if challenge.wants_more else settings.scopes
-    resource = settings.resource or (settings.server_url if settings.names_resource else "")
-    return Discovered(issuer=issuer, resource=resource, scopes=tuple(dict.fromkeys(wanted or challenge.scopes)))
+    return Discovered(
+        issuer=issuer, resource=_resource(settings, None), scopes=tuple(dict.fromkeys(wanted or challenge.scopes))
+    )
 
 
 async def _challenge_of(settings: AuthSettings, requests: IssuerRequests, known: Challenge) -> Challenge:
@@ -225,10 +227,7 @@ def _checked(settings: AuthSettings, metadata: oauth.OAuthMetadata, expected: st
             "somebody may have put another issuer in its place."
         )
         raise ConnectFailedError("issuer_changed", text)
-    methods = metadata.code_challenge_methods_supported
-    if settings.mode == "user" and "S256" not in (methods or ()):
-        text = f"The issuer {named[:200]!r} does not offer PKCE with S256, without which a code could be stolen."
-        raise ConnectFailedError("not_supported", text)
+    _check_pkce(settings, named, metadata.code_challenge_methods_supported)
     return Issuer(
         issuer=named,
         token_url=str(metadata.token_endpoint),
@@ -241,8 +240,26 @@ def _checked(settings: AuthSettings, metadata: oauth.OAuthMetadata, expected: st
     )
 
 
+def _check_pkce(settings: AuthSettings, issuer: str, methods: Sequence[str] | None) -> None:
+    """Refuse an issuer with which a stolen code could be used.
+
+    Some issuers support PKCE and do not list it, such as Microsoft Entra. Then a code is of no use without the secret
+    of a client that the operator registered at this very issuer.
+    """
+    if settings.mode != "user" or "S256" in (methods or ()):
+        return
+    if methods is None and settings.issuer and settings.has_secret and not settings.is_from_document:
+        return
+    text = (
+        f"The metadata of the issuer {issuer[:200]!r} do not list PKCE with S256, without which a code could be "
+        "stolen. If the issuer supports it all the same, set `issuer`, `client_id` and `client_secret` for "
+        f"{settings.source!r}."
+    )
+    raise ConnectFailedError("not_supported", text)
+
+
 def _resource(settings: AuthSettings, metadata: oauth.ProtectedResourceMetadata | None) -> str:
-    if settings.resource:
+    if settings.resource or not settings.sends_resource:
         return settings.resource
     if metadata is not None:
         return str(metadata.resource)

@@ -143,14 +143,15 @@ def _of_preset(words: AddedWords, preset: ServicePreset) -> Proposal:
     exports = [Export(variable="CONNECTIONS_KEY", found_at="a random text of at least 32 characters")]
     if preset.client == "by_hand":
         prefix = preset.name.upper()
-        auth |= {"issuer": preset.issuer, "client_id": f"${{{prefix}_CLIENT_ID}}",
-                 "client_secret": f"${{{prefix}_CLIENT_SECRET}}"}  # fmt: skip
+        auth |= {"issuer": preset.issuer} if preset.issuer else {}
+        auth |= {"client_id": f"${{{prefix}_CLIENT_ID}}", "client_secret": f"${{{prefix}_CLIENT_SECRET}}"}
         asked = [*re.findall(r"\$\{(\w+)\}", preset.issuer), f"{prefix}_CLIENT_ID", f"{prefix}_CLIENT_SECRET"]
         exports += [
             Export(variable=each, found_at=f"of the client that you register, see {preset.page}") for each in asked
         ]
     if preset.scopes:
         auth["scopes"] = list(preset.scopes)
+    auth |= preset.auth
     entry = _mcp_entry(words, name, {"transport": "http", "url": preset.url})
     notes = [f"{preset.title}, as {preset.page} says on {preset.read_on}; not tried by us"]
     return Proposal(

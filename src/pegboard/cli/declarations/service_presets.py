@@ -6,9 +6,10 @@ account at each of them.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 READ_ON = "2026-11-27"
 
@@ -23,8 +24,9 @@ class ServicePreset(Struct, frozen=True, kw_only=True):
         page: where this is documented.
         client: `itself` if a client registers itself, or is known by its metadata document; `by_hand` if an operator
             registers one and gives its id.
-        issuer: the authorization server, needed for a client with a secret; empty if the server names it.
+        issuer: the authorization server, needed for a client with a secret; empty if the server or `auth` names it.
         scopes: scopes that must be named; empty for those that the server asks for.
+        auth: further keys of `auth:`, which the issuer needs.
         note: what is different from other services.
         read_on: the day on which the page was read.
     """
@@ -36,6 +38,7 @@ class ServicePreset(Struct, frozen=True, kw_only=True):
     client: Literal["itself", "by_hand"]
     issuer: str = ""
     scopes: tuple[str, ...] = ()
+    auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     note: str = ""
     read_on: str = READ_ON
 
@@ -87,9 +90,12 @@ PRESETS = {
             url="https://mcp.slack.com/mcp",
             page="https://docs.litellm.ai/docs/mcp_servers/slack",
             client="by_hand",
-            issuer="https://${SLACK_ISSUER}",
-            note="create a Slack app with user token scopes and the Model Context Protocol switch on; scopes decide "
-            "which tools exist. The page does not name the issuer: take its host from the metadata of the server",
+            auth={
+                "authorization_url": "https://slack.com/oauth/v2_user/authorize",
+                "token_url": "https://slack.com/api/oauth.v2.user.access",
+            },
+            note="create a Slack app with user token scopes and the Model Context Protocol switch on; write the "
+            "scopes of the app under `scopes`, they decide which tools exist",
         ),
         ServicePreset(
             name="google",
@@ -102,6 +108,7 @@ PRESETS = {
                 "https://www.googleapis.com/auth/gmail.readonly",
                 "https://www.googleapis.com/auth/gmail.compose",
             ),
+            auth={"authorization_params": {"access_type": "offline", "prompt": "consent"}},
             note=_GOOGLE_NOTE,
         ),
         ServicePreset(
@@ -111,6 +118,7 @@ PRESETS = {
             page="https://learn.microsoft.com/en-us/graph/mcp-server/get-started",
             client="by_hand",
             issuer="https://login.microsoftonline.com/${MICROSOFT_TENANT_ID}/v2.0",
+            auth={"sends_resource": False, "authorization_params": {"prompt": "select_account"}},
             note="a preview, of Entra data only; an administrator enables it in the tenant and grants its "
             "scopes to the registered client",
         ),

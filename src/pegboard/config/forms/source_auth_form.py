@@ -23,9 +23,9 @@ from pegboard.model.secret import Secret
 _STATIC = ("bearer", "basic", "headers", "key", "scheme")
 _OF_ISSUERS = (
     "issuer", "token_url", "resource", "scopes", "client_id", "client_secret", "private_key", "private_key_id",
-    "token_auth", "hosts",
+    "token_auth", "hosts", "sends_resource",
 )  # fmt: skip
-_OF_PERSONS = ("authorization_url", "revocation_url", "idle_seconds", "scheme")
+_OF_PERSONS = ("authorization_url", "authorization_params", "revocation_url", "idle_seconds", "scheme")
 _OF_TOKENS = ("audience", "subject_token_type", "idle_seconds")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "none": (),
@@ -94,6 +94,11 @@ class SourceAuthForm(Form):
     authorization_url: Maybe[FilledText] = Field(
         None, description="The URL at which people agree, for an issuer without metadata (user)."
     )
+    authorization_params: Mapping[FilledText, FilledText] = Field(
+        default_factory=dict[str, Any],
+        description="Further parameters for the page at which people agree, such as `access_type: offline` with "
+        "Google (user).",
+    )
     token_url: Maybe[FilledText] = Field(
         None, description="The URL at which tokens are issued, for an issuer without metadata."
     )
@@ -104,6 +109,11 @@ class SourceAuthForm(Form):
         None,
         description="The service for which the token is valid (RFC 8707). Default: the value that the service names, "
         "or its URL.",
+    )
+    sends_resource: Flag = Field(
+        True,
+        description="Whether `resource` is sent to the issuer. Issuers that know no resources may refuse it, such as "
+        "Microsoft Entra.",
     )
     scopes: Names = Field((), description="The scopes to request. Default: the scopes that the service asks for.")
     client_id: Maybe[ConcealedText] = Field(
