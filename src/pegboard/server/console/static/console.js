@@ -17,10 +17,16 @@
   // The palette: the search page in a dialog; arrows choose, Enter opens.
   const palette = document.getElementById("palette");
   const hits = () => [...palette.querySelectorAll(".hits a")];
+  const mark = (chosen) => {
+    const all = hits(), field = document.getElementById("palette-q");
+    for (const one of all) { one.setAttribute("aria-selected", String(one === chosen)); one.removeAttribute("id"); }
+    if (chosen) { chosen.id = "palette-chosen"; field.setAttribute("aria-activedescendant", "palette-chosen"); }
+    else field.removeAttribute("aria-activedescendant");
+  };
   const choose = (by) => {
     const all = hits(), at = all.findIndex((one) => one.getAttribute("aria-selected") === "true");
     const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
-    for (const one of all) one.setAttribute("aria-selected", String(one === next));
+    mark(next);
     if (next) next.scrollIntoView({block: "nearest"});
   };
   const openPalette = () => {
@@ -30,9 +36,19 @@
   };
   if (palette) {
     for (const link of document.querySelectorAll("[data-find]")) link.addEventListener("click", (event) => { event.preventDefault(); openPalette(); });
+    // Enter opens the first hit, but never one of the words before: typing takes the mark away until new hits are there.
+    document.getElementById("palette-q").addEventListener("input", () => mark(null));
+    new MutationObserver(() => {
+      const list = palette.querySelector(".hits");
+      if (!list) return;
+      list.setAttribute("role", "listbox");
+      for (const row of list.children) row.setAttribute("role", "none");
+      for (const one of hits()) one.setAttribute("role", "option");
+      mark(hits()[0]);
+    }).observe(document.getElementById("palette-hits"), {childList: true});
     palette.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown" || event.key === "ArrowUp") { event.preventDefault(); choose(event.key === "ArrowDown" ? 1 : -1); }
-      const all = hits(), chosen = all.find((one) => one.getAttribute("aria-selected") === "true") || (all.length === 1 && all[0]);
+      const chosen = hits().find((one) => one.getAttribute("aria-selected") === "true");
       if (event.key === "Enter" && chosen) { event.preventDefault(); location.assign(chosen.href); }
     });
     palette.addEventListener("click", (event) => { if (event.target === palette) palette.close(); });
