@@ -14,6 +14,7 @@ import pytest
 from pegboard import Catalog, agent_tool
 from pegboard.config import load_catalog
 from pegboard.model.agent import AgentBudgets, ModelSpec
+from pegboard.server.console.shown_time import took
 from tests.agents.team import agent, playing
 from tests.server.console.browsing import Browser, console, text_of
 from tests.server.console.test_console_login import Office
@@ -150,3 +151,14 @@ async def test_usage_and_agents_are_for_operators(tmp_path: Path) -> None:
                 assert (await browser.get(path)).status_code == status
             await browser.get("")
             await browser.post("/logout")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.0, "0 µs"), (0.000_42, "420 µs"), (0.000_999_6, "1 ms"), (0.0123, "12.3 ms"), (0.9994, "999 ms"),
+        (0.9996, "1 s"), (59.9, "59.9 s"), (125.0, "2 min 5 s"),
+    ],
+)  # fmt: skip
+def test_durations_have_one_unit_and_no_powers_of_ten(seconds: float, words: str) -> None:
+    assert took(seconds) == words

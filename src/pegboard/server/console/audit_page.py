@@ -17,7 +17,7 @@ from pegboard.server.console.outcome_words import outcome_meant
 from pegboard.server.console.page_error import PageError, only_operators
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.shown_json import pretty
-from pegboard.server.console.shown_time import took
+from pegboard.server.console.shown_time import stages_of, took
 from pegboard.server.console.table_file import Cell, iso_time, links_of, table_file
 from pegboard.server.console.visit import Visit
 from pegboard.storage.store_error import StoreError
@@ -71,8 +71,11 @@ class AuditPage:
         if not rows:
             raise PageError(404, "Not found", f"No row of the audit has the call id {visit.path['id']!r}.")
         row = rows[0]
-        stages = [(name, took(spent)) for name, spent in row.stage_s.items()]
-        values = {"one": audit_line(row), "stages": stages, "detail": pretty(dict(row.detail)) if row.detail else ""}
+        values = {
+            "one": audit_line(row),
+            "stages": stages_of(row.stage_s),
+            "detail": pretty(dict(row.detail)) if row.detail else "",
+        }
         return self._pages.page("audit_row.html", {**frame(visit, "audit"), **values})
 
 

@@ -16,6 +16,7 @@ from pegboard.server.console.frame import frame
 from pegboard.server.console.outcome_words import outcome_in_words
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
+from pegboard.server.console.shown_time import took
 from pegboard.server.console.visit import Visit
 from pegboard.server.event_hub import Outbox
 from pegboard.server.http_api.api_app import client_gone
@@ -50,7 +51,7 @@ class LiveCalls:
             end = {
                 "kind": call.kind,
                 "outcome": outcome_in_words(call.kind),
-                "ms": round(call.duration_s * 1e3, 2),
+                "took": took(call.duration_s),
                 "stages": stages,
             }
             self._put("finished", {**_start_of(call.started), **end})

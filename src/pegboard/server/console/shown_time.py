@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 _STEPS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+
+
+class Stage(NamedTuple):
+    """A stage of a call: its name, its time in words, and its share of the call in hundredths."""
+
+    name: str
+    time: str
+    share: int
+
+
+def stages_of(stage_s: Mapping[str, float]) -> list[Stage]:
+    """Return the stages of a call from their seconds, by name."""
+    whole = max(sum(stage_s.values()), 1e-9)
+    return [Stage(name, took(spent), round(100 * spent / whole)) for name, spent in stage_s.items()]
 
 
 def ago(at: float, now: float) -> str:
@@ -29,6 +46,7 @@ def took(seconds: float) -> str:
     """Return a duration with three digits at most: `12 ms`, `1.25 s`."""
     if seconds >= 60.0:
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
-    if seconds >= 1.0:
+    if round(seconds, 3) >= 1.0:
         return f"{seconds:.3g} s"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} µs"
+    # Rounded first, so that 999.9 ms are `1 s`, and not `1e+03 ms`.
+    return f"{seconds * 1e3:.3g} ms" if round(seconds, 6) >= 1e-3 else f"{seconds * 1e6:.0f} µs"

@@ -15,20 +15,12 @@ from pegboard.server.body_reader import ClientLeftError
 from pegboard.server.console.call_recorder import CallRecorder, RecordedCall
 from pegboard.server.console.result_blocks import Block, TreeNode, block_of, tree_of
 from pegboard.server.console.shown_json import pretty
-from pegboard.server.console.shown_time import took
+from pegboard.server.console.shown_time import Stage, stages_of, took
 from pegboard.server.console.visit import Visit
 from pegboard.server.http_api.api_app import client_gone
 
 TABLE_ROWS = 200  # rows of a result that is shown as a table
 TABLE_COLUMNS = 12
-
-
-class Stage(NamedTuple):
-    """A stage of a call: its name, its time in words, and its share of the call in hundredths."""
-
-    name: str
-    time: str
-    share: int
 
 
 class Table(NamedTuple):
@@ -101,15 +93,10 @@ def _outcome(result: ToolResult, calls: list[RecordedCall]) -> Outcome:
         message="" if error is None else error.message, hint="" if error is None else error.hint, details=details,
         blocks=[] if error is not None else blocks, structured=structured,
         tree=tree_of(result.structured) if has_tree else None, table=table,
-        took="" if own is None else took(own.duration_s), stages=[] if own is None else _stages(own),
+        took="" if own is None else took(own.duration_s), stages=[] if own is None else stages_of(own.stage_s),
         nested=[(call.tool, call.kind, took(call.duration_s)) for call in calls if call.is_nested],
         call_id="" if own is None else own.call_id, task_id=result.task_id or "",
     )  # fmt: skip
-
-
-def _stages(call: RecordedCall) -> list[Stage]:
-    whole = max(sum(call.stage_s.values()), 1e-9)
-    return [Stage(name, took(spent), round(100 * spent / whole)) for name, spent in call.stage_s.items()]
 
 
 def _is_same(block: Block, structured: object) -> bool:

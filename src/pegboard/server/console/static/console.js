@@ -126,13 +126,13 @@
           const outcome = document.createElement("span");
           outcome.className = "tag state-runs"; outcome.textContent = "runs";
           cell(row, "", "fine").append(outcome);
-          cell(row, "", "fine nowrap");
+          cell(row, "", "fine num");
         }
         if (kind === "finished") {
           const outcome = row.cells[5].firstChild;
           outcome.textContent = call.outcome; outcome.title = call.kind;
           outcome.className = "tag state-" + ({ok: "up", consent_required: "asks"}[call.kind] || "down");
-          row.cells[6].textContent = call.ms + " ms";
+          row.cells[6].textContent = call.took;
           row.cells[6].title = Object.entries(call.stages).map(([name, ms]) => name + " " + ms + " ms").join(", ");
           if (live.dataset.audit) {
             const link = document.createElement("a");

@@ -25,7 +25,7 @@
         legend: { live: true }, scales: { x: { range: (_, first, last) => [first - half, last + half] }, y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.05] } },
         axes: [{ ...axis, size: 30, values: (_, ticks, __, ___, step) => ticks.map((at) => (step >= 43200 ? date(at) : clock(at))) }, { ...axis, size: 54 }],
         tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
-        series: [{ label: "UTC", value: (_, at) => (at == null ? "–" : `${date(at)} ${clock(at)}`) }, ...names.map((name) => ({ label: name, value: (_, count) => (count == null ? "–" : String(count)), stroke: shown(colours[name]), fill: shown(colours[name]), width: 0, paths: uPlot.paths.bars({ size: [0.7, 24] }), points: { show: false } }))],
+        series: [{ label: "UTC", value: (_, at) => (at == null ? "" : `${date(at)} ${clock(at)}`) }, ...names.map((name) => ({ label: name, value: (_, count) => (count == null ? "" : count.toLocaleString("en-US")), stroke: shown(colours[name]), fill: shown(colours[name]), width: 0, paths: uPlot.paths.bars({ size: [0.7, 24] }), points: { show: false } }))],
       }, [data.at, ...names.map((name) => data[name])], place);
     }
     probe.remove();
