@@ -20,6 +20,7 @@ from tests.server.doors import listening
 from tests.timing import PATIENCE_S
 
 pytestmark = pytest.mark.e2e
+ENDLESS = "x" * 180  # a word that breaks, or else widens the page
 DRAWN_MS = 500  # CPU for 5,000 pegs
 MANY = 1_000  # tools
 
@@ -78,7 +79,7 @@ async def test_no_page_has_a_fault_in_light_and_dark_on_any_screen(tmp_path: Pat
                 await client.post("/v1/tools/refund/call", json={"order": MARKUP, "cents": 5})
                 await client.post("/v1/tools/report/call?as_task=true", json={})
             pages += [["search", "?q=orders"], ["tool", "/tools/hostile"], ["hidden", "/tools/read_orders_0"],
-                      ["tried", "/tools/hostile", ".try button.main"], ["eyes", "?user=ann&role=editor"],
+                      ["tried", "/tools/hostile", ".try button.main"], ["eyes", f"?user={ENDLESS}&role=editor&q=orders{ENDLESS}"],
                       ["found", "/find?find=orders"],
                       ["differ", "/compare?profile=default&b_profile=strict"]]  # fmt: skip
         told = await walked(

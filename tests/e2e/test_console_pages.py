@@ -85,7 +85,7 @@ def kitchen(folder: Path) -> tuple[Catalog, Config]:
     parts = (
         TextContent("Two weeks of orders."), ImageContent(picture()), AudioContent(sound()), TextContent(DIFF),
         ResourceContent(uri="orders://report", text="All fine."), ResourceContent(uri="orders://zip", blob=b"abc"),
-        ResourceLink(uri="https://elsewhere.example/x", name="archive", description="All orders."),
+        ResourceLink(uri=f"https://elsewhere.example/{'x' * 400}", name="archive", description="All orders."),
     )  # fmt: skip
     catalog.tool(name="chart")(lambda: ToolResult(parts))
     catalog.tool(name="never_used")(lambda: "x")
