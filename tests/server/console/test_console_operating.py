@@ -256,7 +256,7 @@ async def test_people_see_their_own_tasks_and_operators_all_without_results(tmp_
         page = (await browser.get("/tasks")).text
         assert (mine in page, other in page) == (True, True)
         shown = await browser.get(f"/tasks/{mine}")
-        assert "which its caller can read" in shown.text
+        assert "Its caller can read the result." in shown.text
         assert "report about" not in shown.text
 
 

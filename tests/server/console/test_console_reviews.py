@@ -53,6 +53,8 @@ async def test_an_operator_reads_what_changed_at_a_server_and_accepts_it_as_it_w
     async with console(shop.catalog, pending=Files(tmp_path).pending) as browser:
         await shop.source.listed(afresh=True)
         await browser.log_in(shop.key["olga"])
+        tool = text_of((await browser.get("/tools/up__write")).text)
+        assert "Here Read what changed, and accept it, under Sources ." in tool
         page = (await browser.get("/sources")).text
         assert "<del>  &#34;description&#34;: &#34;Read a file.&#34;,</del>" in page
         assert "Read &lt;b&gt;any&lt;/b&gt; file." in page

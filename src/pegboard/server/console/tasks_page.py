@@ -73,10 +73,12 @@ class TasksPage:
         steps = await tasks.last_steps([record])
         shows_result = visit.sees_bodies
         result, error = record.result, record.error
+        # The kind of an error is no body: operators see it in the audit, too.
+        kind = "" if result is None or result.error is None or shows_result else outcome_in_words(result.error.kind)
         values = {
             "row": _row(record, visit.now(), steps.get(record.task_id, "")),
             "result": "" if result is None or not shows_result else pretty(result.structured or result.text),
-            "error": "" if error is None else f"{outcome_in_words(error.kind)}: {error.message}",
+            "error": kind if error is None else f"{outcome_in_words(error.kind)}: {error.message}",
             "has_result": result is not None, "shows_result": shows_result,
         }  # fmt: skip
         return self._pages.page("task.html", {**frame(visit, "tasks"), **values})

@@ -21,6 +21,7 @@ from pegboard.model.record import replace
 from pegboard.model.tool import ToolEntry
 from pegboard.providers.mcp import mcp_tool
 from pegboard.server.consent_inbox import ConsentInbox, shown_arguments_of
+from pegboard.server.console.audit_page import audit_of
 from pegboard.server.console.board import asks_first
 from pegboard.server.console.decision_words import explanation_of, meaning_of
 from pegboard.server.console.frame import frame
@@ -108,7 +109,8 @@ class ToolPage:
             "may_try": visit.is_own and visit.acts_as is not None and decision.visible,
             "fields": fields, "outcome": outcome, "fault": fault,
             "json": form.get("json") or exact_json(arguments or usual), "by_json": "json" in form,
-            "has_files": has_files(fields), "waiting": visit.query.get("waiting", "")[:100],
+            "has_files": has_files(fields), "has_audit": audit_of(visit) is not None,
+            "waiting": visit.query.get("waiting", "")[:100],
         }  # fmt: skip
         has_media = outcome is not None and any(block.source for block in outcome.blocks)
         status = 422 if fault else 200
