@@ -79,8 +79,8 @@ async def test_no_page_has_a_fault_in_light_and_dark_on_any_screen(tmp_path: Pat
                 await client.post("/v1/tools/refund/call", json={"order": MARKUP, "cents": 5})
                 await client.post("/v1/tools/report/call?as_task=true", json={})
             pages += [["search", "?q=orders"], ["tool", "/tools/hostile"], ["hidden", "/tools/read_orders_0"],
-                      ["tried", "/tools/hostile", ".try button.main"], ["eyes", f"?user={ENDLESS}&role=editor&q=orders{ENDLESS}"],
-                      ["found", "/find?find=orders"],
+                      ["tried", "/tools/hostile", ".try button.main"],
+                      ["eyes", f"?user={ENDLESS}&role=editor&q=orders{ENDLESS}"], ["found", "/find?find=orders"],
                       ["differ", "/compare?profile=default&b_profile=strict"]]  # fmt: skip
         told = await walked(
             base=f"{url}/console", link="once", pages=pages, pictures=pictures(str(count)),
