@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from pegboard.audit.audit import Audit
 from pegboard.audit.audit_query import AuditFilter, newest_rows
 from pegboard.audit.audit_row import AuditRow
 from pegboard.server.console.frame import frame
-from pegboard.server.console.outcome_words import outcome_meant
+from pegboard.server.console.outcome_words import outcome_in_words, outcome_meant
 from pegboard.server.console.page_error import PageError, only_operators
 from pegboard.server.console.pages import Pages
 from pegboard.server.console.shown_json import pretty
@@ -41,6 +42,14 @@ class AuditLine(NamedTuple):
     answer: str
 
 
+class Facet(NamedTuple):
+    """An outcome or event of the shown rows: its name, its words, and the number of rows."""
+
+    kind: str
+    words: str
+    rows: int
+
+
 class AuditPage:
     """`/console/audit` and `/console/audit/{id}`."""
 
@@ -59,7 +68,8 @@ class AuditPage:
             return file
         values = {
             "has_audit": audit is not None, "rows": lines, "files": links_of(visit, "/audit"), "chosen": chosen,
-            "is_filtered": any(chosen.values()), "fault": "" if audit is None or audit.is_up else audit.fault(),
+            "is_filtered": any(chosen.values()), "facets": [] if chosen["kind"] else _facets(rows),
+            "fault": "" if audit is None or audit.is_up else audit.fault(),
             "most": AUDIT_ROWS_SHOWN,
         }  # fmt: skip
         return self._pages.page("audit.html", {**frame(visit, "audit"), **values})
@@ -84,6 +94,13 @@ def _cells(line: AuditLine) -> Sequence[Cell]:
     outcome = line.answer or row.outcome or row.event
     return (iso_time(row.at), row.event, row.tool or row.name, line.who, row.profile, row.door, outcome, row.decision,
             round(row.duration_s * 1000, 3), row.call_id)  # fmt: skip
+
+
+def _facets(rows: Sequence[AuditRow]) -> list[Facet]:
+    """Return the outcomes of the rows, the most frequent first; one alone tells nothing."""
+    counts = Counter(row.outcome or row.event for row in rows).most_common()
+    facets = [Facet(kind, outcome_in_words("" if kind == "begin" else kind), count) for kind, count in counts]
+    return facets if len(facets) > 1 else []
 
 
 def _filter(chosen: Mapping[str, str]) -> AuditFilter:
