@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import types
 import typing
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pegboard.authoring.coercion import is_json, modern
 from pegboard.authoring.plain_types import plain_schema
 from pegboard.core.normalise import plain_form
+from pegboard.core.sdk_blocks import is_block_class, is_result_class
 from pegboard.lazy import LazyModule
 from pegboard.model.error import CallError, DefinitionError, Problem
 from pegboard.model.json_types import JSON
@@ -37,6 +39,9 @@ _NO_OUTPUT = (
     typing.Never,
     *CONTENT_TYPES,
 )
+
+
+_LISTS = (list, tuple, Sequence, Iterable, Collection)
 
 
 def output_schema(annotation: Any, *, where: str) -> JSON | None:
@@ -70,7 +75,7 @@ def returned_type(annotation: Any) -> Any:
     if any(bare is plain for plain in _NO_OUTPUT) or (inspect.isclass(bare) and issubclass(bare, str | bytes)):
         # An Enum of strings is a text in Python, but a closed set for the model.
         return annotation if inspect.isclass(bare) and hasattr(bare, "__members__") else None
-    return None if _mentions_content(bare) else annotation
+    return None if _mentions_content(bare) or _is_any_list(bare) else annotation
 
 
 def _is_any_model(annotation: Any) -> bool:
@@ -78,8 +83,16 @@ def _is_any_model(annotation: Any) -> bool:
     return getattr(annotation, "__module__", "") == "pydantic.main" and annotation is pydantic.BaseModel
 
 
+def _is_any_list(annotation: Any) -> bool:
+    """Tell whether the annotation is a list of anything, or a union with one: the list may hold content blocks."""
+    origin, parts = get_origin(annotation) or annotation, get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return any(map(_is_any_list, parts))
+    return any(origin is kind for kind in _LISTS) and all(part in (Any, object, ...) for part in parts)
+
+
 def _mentions_content(annotation: Any) -> bool:
-    if annotation in (ToolResult, *CONTENT_TYPES):
+    if annotation in (ToolResult, *CONTENT_TYPES) or is_block_class(annotation) or is_result_class(annotation):
         return True
     return any(_mentions_content(part) for part in get_args(annotation) if not isinstance(part, str | int | list))
 

@@ -38,7 +38,7 @@ from pegboard.core.coroutine_runner import InterruptedWaitError, Pending, begin,
 from pegboard.core.identifiers import new_id
 from pegboard.core.judge import VISIBLE
 from pegboard.core.limits import NO_LIMIT_S, SHUTDOWN_GRACE_S
-from pegboard.core.normalise import normalise
+from pegboard.core.normalise import is_whole_result, normalise
 from pegboard.core.ports import Backpressure
 from pegboard.core.redaction import Redactor
 from pegboard.core.registry import Registry
@@ -291,7 +291,7 @@ async def _guarded(call: Call) -> ToolResult:
         value = await finish(call, value)
     if marks is not None:
         marks += ("output", clock())
-    call.is_by_hand = type(value) is ToolResult
+    call.is_by_hand = is_whole_result(value)
     result = checked(call, normalise(value), value)
     if call.hooks.after:
         result = await ask_after(call, result)

@@ -18,6 +18,7 @@ import orjson
 from msgspec import Struct
 
 from pegboard.core.json_text import json_bytes
+from pegboard.core.sdk_blocks import is_block_class, is_result_class, read_block, read_result, wire_form
 from pegboard.model.context import ToolContext
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSONValue, is_object
@@ -34,7 +35,10 @@ from pegboard.model.result import (
 
 
 def normalise(value: object) -> ToolResult:
-    """Return a result for any value: text, JSON, a model, a dataclass, bytes, content blocks, or a result itself."""
+    """Return a result for any value: text, JSON, a model, a dataclass, bytes, content blocks, or a result itself.
+
+    A list with a content block, or with the bytes of an image or a sound, gives one block for each item.
+    """
     if is_object(value):
         return structured(value)
     if isinstance(value, str):
@@ -42,11 +46,16 @@ def normalise(value: object) -> ToolResult:
     if isinstance(value, ToolResult):
         sound = _sound(value)
         return sound if sound.has_structured or sound.structured is None else _mirrored(sound)
-    if isinstance(value, CONTENT_TYPES):
-        return ToolResult((_sound_block(value),))
-    if isinstance(value, _RAW):
-        return ToolResult((_media(bytes(value)),))
-    return _several(cast("Sequence[object]", value)) if isinstance(value, _SEVERAL) else structured(value)
+    if is_whole_result(value):
+        return normalise(read_result(value, tuple(map(_block, cast("Any", value).content))))
+    if _is_block(type(value)) or isinstance(value, _RAW):
+        return ToolResult((_block(value),))
+    return _several(cast("Sequence[object]", value)) if isinstance(value, _SEVERAL) else _single(value)
+
+
+def is_whole_result(value: object) -> bool:
+    """Tell whether a tool built the whole result, so that its structured value need not be that of its text."""
+    return isinstance(value, ToolResult) or is_result_class(type(value))
 
 
 # Constants, since a union in `isinstance` would be created again for every result.
@@ -60,14 +69,37 @@ def _mirrored(value: ToolResult) -> ToolResult:
     return value._replace(content=value.content or whole.content, structured=whole.structured, has_structured=True)
 
 
+def _single(value: object) -> ToolResult:
+    """Return one value as JSON and as text; a date, a path or another value with a text form without quotes."""
+    result = structured(value)
+    text = result.structured
+    return result._replace(content=(TextContent(text),)) if type(text) is str else result
+
+
 def _several(value: Sequence[object]) -> ToolResult:
     match value:
         case (bytes(raw), str(mime_type)) if type(value) is tuple:
             return ToolResult((_of_mime_type(raw, mime_type),))
-        case [*blocks] if blocks and all(isinstance(block, CONTENT_TYPES) for block in blocks):
-            return ToolResult(tuple(map(_sound_block, cast("Sequence[Content]", blocks))))
         case _:
-            return structured(value)
+            # There are far fewer types than items, and a list of plain JSON is the most common.
+            kinds = set(map(type, value))
+            has_media = not kinds.isdisjoint(_RAW) and any(isinstance(item, _RAW) and _known(item) for item in value)
+            return (
+                ToolResult(tuple(map(_block, value))) if has_media or any(map(_is_block, kinds)) else structured(value)
+            )
+
+
+def _is_block(kind: type[Any]) -> bool:
+    return issubclass(kind, CONTENT_TYPES) or is_block_class(kind)
+
+
+def _block(item: object) -> Content:
+    """Return an item of a list of blocks as a block: text as text, bytes as media, any other value as JSON text."""
+    if _is_block(type(item)):
+        return _sound_block(cast("Content", item))
+    if isinstance(item, _RAW):
+        return _media(bytes(item))
+    return TextContent(_encodable(str(item))) if isinstance(item, str) else _single(item).content[0]
 
 
 # ---------------------------------------------------------------- results built by tools
@@ -112,6 +144,8 @@ def _is_plain_text(block: object) -> bool:
 def _sound_block(block: Content) -> Content:
     if _is_plain_text(block):
         return block
+    if is_block_class(type(block)):
+        block = read_block(block)
     if not isinstance(block, CONTENT_TYPES):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool may err
         raise _not_of_its_kind(ToolResult(), "content", block, "content blocks, such as TextContent")
     optional = {name for name, default in block._field_defaults.items() if default is None}
@@ -238,6 +272,8 @@ def _key(key: object) -> str:
 
 
 def _jsonable(value: object) -> JSONValue:
+    if is_block_class(type(value)):
+        return wire_form(value)
     dump: Callable[..., JSONValue] | None = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
@@ -344,5 +380,11 @@ def _of_mime_type(raw: bytes, mime_type: str) -> Content:
 
 def _media(raw: bytes) -> Content:
     """Return raw bytes as the kind of block that their first bytes show; unknown ones as an embedded resource."""
-    known = (mime for magic, mime in _MAGIC if raw.startswith(magic))
-    return _of_mime_type(raw, next(known, "application/octet-stream"))
+    return _of_mime_type(raw, _known(raw) or "application/octet-stream")
+
+
+def _known(raw: bytes | bytearray) -> str | None:
+    """Return the media type of an image or a sound, by its first bytes."""
+    if raw.startswith(b"RIFF") and raw[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for magic, mime in _MAGIC if raw.startswith(magic)), None)

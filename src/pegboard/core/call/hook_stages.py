@@ -23,7 +23,7 @@ from pegboard.core.coroutine_runner import (
 )
 from pegboard.core.coroutine_runner import begin as begin_waiting
 from pegboard.core.hooks import describe
-from pegboard.core.normalise import normalise
+from pegboard.core.normalise import is_whole_result, normalise
 from pegboard.core.schema import copied
 from pegboard.model.error import CallError
 from pegboard.model.hook import Hook, Verdict
@@ -100,7 +100,7 @@ async def ask_after(call: Call, result: ToolResult) -> ToolResult:
             structured = copied(unchanged)
             result = result.with_structured(structured)
         if changed is not None:
-            call.is_by_hand = type(changed) is ToolResult
+            call.is_by_hand = is_whole_result(changed)
             result = checked(call, normalise(changed), changed)
             structured = result.structured
             unchanged = copied(structured)

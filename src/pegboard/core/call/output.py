@@ -40,6 +40,8 @@ def checked(call: Call, result: ToolResult, given: object) -> ToolResult:
             raise CallError(
                 "output_invalid",
                 f"{call.name!r} ran, but gave no structured result as it promises.",
+                hint="A tool with an output schema that returns content blocks must return "
+                "ToolResult(content=…, structured=…).",
                 outcome_unknown=True,
             )
         return result._replace(structured=text, has_structured=True)
