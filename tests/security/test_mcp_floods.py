@@ -160,7 +160,7 @@ async def test_a_list_as_long_as_may_be_holds_the_loop_for_one_reading_of_it_at_
 ) -> None:
     listed = tmp_path / "tools.json"
     listed.write_text(json.dumps(GOOD))
-    async with behaving(transport, f"tools={listed}") as (view, source):
+    async with behaving(transport, f"tools={listed}", own={"timeout_s": PATIENCE_S}) as (view, source):
         blocks: list[float] = []
         readings: list[float] = []
         for round_ in range(3):

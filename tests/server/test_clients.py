@@ -15,6 +15,7 @@ from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.model.record import replace
 from tests import forking
 from tests.server.doors import served, workshop
+from tests.timing import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 INSPECTOR = ROOT / "tests/conformance/node_modules/.bin/mcp-inspector"
@@ -56,7 +57,7 @@ async def run(*command: str | Path, home: Path) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *map(str, command), env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    out, _ = await asyncio.wait_for(process.communicate(), 3 * PATIENCE_S)
     return process.returncode or 0, out.decode()
 
 

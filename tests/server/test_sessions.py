@@ -12,6 +12,7 @@ import pytest
 from pegboard import CallContext, Catalog, Profile, http_app
 from pegboard.server.mcp.sessions.session_endpoint import INITIALIZE_BYTES
 from tests.server.doors import JSON_HEADERS, answer_of, served
+from tests.timing import PATIENCE_S
 
 VERSION = "2025-11-25"
 HELLO = {"protocolVersion": VERSION, "capabilities": {"elicitation": {}}, "clientInfo": {"name": "x", "version": "1"}}
@@ -99,7 +100,7 @@ async def test_a_client_that_lost_its_connection_comes_back_for_the_answer() -> 
         async with client.call("hold") as stream:
             last = await field_of(stream, "id")
         holding.go.set()
-        await asyncio.wait_for(holding.ended.wait(), 20)
+        await asyncio.wait_for(holding.ended.wait(), PATIENCE_S)
         async with client.follow(last) as stream:
             events = [json.loads(line[6:]) async for line in stream.aiter_lines() if line.startswith("data: {")]
         assert [event.get("method", "answer") for event in events] == ["notifications/progress", "answer"]
@@ -146,7 +147,7 @@ async def test_a_client_that_comes_back_to_a_call_that_the_server_lost_hears_of_
             last = await field_of(stream, "id")
         tasks[0].cancel()
         async with client.follow(last) as stream:
-            answer = json.loads(await asyncio.wait_for(field_of(stream, "data"), 20))
+            answer = json.loads(await asyncio.wait_for(field_of(stream, "data"), PATIENCE_S))
         assert (answer["id"], answer["error"]["code"]) == (1, -32603)
 
 
@@ -167,7 +168,7 @@ async def test_a_call_ends_with_its_session_which_is_unknown_from_then_on() -> N
         await holding.began.wait()
         deleted = await client.http.delete("/mcp", headers={**JSON_HEADERS, **client.headers})
         assert deleted.status_code == 200
-        await asyncio.wait_for(asked, 20)
+        await asyncio.wait_for(asked, PATIENCE_S)
         assert holding.outcomes == ["cancelled"]
         assert (await client.post({"id": 6, "method": "ping"})).status_code == 404
 
