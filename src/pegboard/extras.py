@@ -1,4 +1,4 @@
-"""Extras: the command that installs an optional part of Pegboard, in the way in which Pegboard was installed."""
+"""Extras: the command that installs an optional part of Pegboard, for the way that Pegboard was installed."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ STDIO = {"name": "mail", "type": "mcp", "mcp": {"transport": "stdio", "command":
         (MCP, {"mode": "exchange", **CLIENT}, "who gets the credentials"),
         (MCP, {"mode": "exchange", **CLIENT, "login": {"issuer": "https://x.example", "client_id": "a"}},
          "`login` goes with `mode: id_jag`, not with `mode: exchange`"),
-        (MCP, {"mode": "id_jag", **CLIENT, "token_url": "https://x.example/t"}, "the identity assertion is made"),
+        (MCP, {"mode": "id_jag", **CLIENT, "token_url": "https://x.example/t"}, "audience of the identity assertion"),
         (MCP, {"mode": "id_jag", **CLIENT, "issuer": "https://x.example"}, "the issuer that identifies people"),
         (MCP, {"mode": "id_jag", **CLIENT, "issuer": "https://x.example",
                "login": {"issuer": "https://y.example", "client_id": "a"}}, "auth.login"),

@@ -26,7 +26,7 @@ GUARD_HOOK_S = 60.0  # seconds for the guard's hook to answer, including a perso
 
 log = logging.getLogger("pegboard")
 _DOOR = "claude_agent_sdk"
-_ANSWER_SHARE = 0.9  # share of the hook's time limit after which it denies; later the SDK continues without its answer
+_ANSWER_SHARE = 0.9  # share of the hook's time limit until it denies; later the SDK continues without its answer
 
 
 class ViewServer(Server[Any]):

@@ -33,11 +33,11 @@ class GuardOnlyView(View):
 
     @property
     def passed(self) -> JSON | None:
-        """The arguments with which the tool may run; `None` if a guard refused."""
+        """The arguments that the tool may run with; `None` if a guard refused."""
         return self._passed[-1] if self._passed else None
 
     def renewed(self, ctx: ToolContext | None = None) -> View:
-        # If a person was asked, the outcome is read from the view in which the call began.
+        # If a person was asked, the outcome is read from the view that the call began with.
         return GuardOnlyView(self._plain.renewed(ctx), self._passed)
 
     def knows(self, name: str) -> bool:

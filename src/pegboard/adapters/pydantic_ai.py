@@ -44,7 +44,7 @@ class PegboardToolset(AbstractToolset[Any]):
 
     @property
     def id(self) -> str | None:
-        """The id by which durable runs of the framework identify the toolset."""
+        """The id of the toolset in durable runs of the framework."""
         return self._id
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:

@@ -95,7 +95,7 @@ class Run:
         """Return the answer.
 
         Raises:
-            CallError: the error with which it ended.
+            CallError: the run ended with it.
         """
         spec = self.spec
         await self._check_tools()

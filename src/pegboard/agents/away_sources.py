@@ -9,7 +9,7 @@ from pegboard.model.agent import AgentEntry
 
 
 def away_sources(entry: AgentEntry, sources: Mapping[str, Source]) -> tuple[str, ...]:
-    """Return the sources that are not up, of those from which the agent's declaration takes tools, with the reason."""
+    """Return the sources that are not up, of those that the agent's declaration takes tools from, with the reason."""
     return tuple(_away(entry, sources))
 
 

@@ -27,7 +27,7 @@ class SessionKey(NamedTuple):
     session: str
 
     def row(self) -> tuple[str, str, str, str]:
-        """Return the key for a table, in which no user differs from an empty user name."""
+        """Return the key for a table, where no user differs from an empty user name."""
         return self.agent, _column(self.user), _column(self.space), self.session
 
 

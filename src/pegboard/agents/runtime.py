@@ -464,7 +464,7 @@ class _Running:
             self._task.cancel()
 
     async def outcome(self, work: Coroutine[Any, Any, Answer], spec: AgentSpec) -> tuple[Answer, ToolError | None]:
-        """Return the answer, or the error with which it ended.
+        """Return the answer of the run, or the error that ended it.
 
         Raises:
             asyncio.CancelledError: the waiting caller was cancelled; the run gets a moment to clean up.

@@ -23,7 +23,7 @@ class AuditStore(Protocol):
         ...
 
     def rows(self, chain: str, *, after: int = 0) -> Iterator[Sealed]:
-        """Yield the rows of a chain in the order in which they are stored."""
+        """Yield the rows of a chain in stored order."""
         ...
 
     def newest(self, *, since: float) -> Iterator[bytes]:
@@ -42,7 +42,7 @@ class AuditStore(Protocol):
         ...
 
     def rewrite(self, change: Callable[[bytes], bytes | None], signer: HeadSigner, *, now: float) -> int:
-        """Replace each row for which `change` returns other bytes, and sign that; return how many.
+        """Replace each row if `change` returns other bytes for it, and sign that; return how many.
 
         The hashes of the original rows stay, so that the chain holds.
         """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pegboard.audit.audit_store import AuditStore
 
 AUDIT_QUEUE = 20_000  # records that wait for the store; further ones are counted as a gap
-AUDIT_CROWDED = 10_000  # records from which calls wait to begin; the rest is for the calls that run
+AUDIT_CROWDED = 10_000  # new calls wait while there are so many records; the rest is for the calls that run
 RECORDS_OF_CALL = 2  # its start and its end
 AUDIT_SLOW_LOG_S = 60.0  # seconds between two log lines about a slow store
 AUDIT_LINGER_S = 0.05  # seconds that a batch waits for more; calls that end within it have a single row
@@ -46,7 +46,7 @@ class AuditWriter:
         store: the store.
         rows: makes rows of records.
         signer: signs heads.
-        keep_s: seconds after which rows are deleted.
+        keep_s: seconds until rows are deleted.
         wall_clock: seconds since 1970.
     """
 

@@ -85,7 +85,7 @@ class _Columns:
         return len(self.at)
 
     def add(self, row: _Read) -> int:
-        """Add a call by the time at which it began; return its place."""
+        """Add a call by its start time; return its place."""
         place = bisect_right(self.at, row.at)
         self.at.insert(place, row.at)
         self.outcome.insert(place, intern(row.outcome))

@@ -149,7 +149,7 @@ def usage(rows: Iterable[AuditRow], by: UsageField) -> tuple[UsageRow, list[Usag
 
 
 def value_of(row: CountedFields, by: UsageField) -> str:
-    """Return the value of a field by which a call is counted."""
+    """Return the value of a call's field, for grouping."""
     # A hidden or unknown tool has no id; the requested name is what its caller wanted.
     return (row.tool or row.name if by == "tool" else getattr(row, by)) or _NONE
 

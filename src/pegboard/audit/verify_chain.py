@@ -28,7 +28,7 @@ class CheckedChain(NamedTuple):
     proven: int
     faults: list[ChainFault]
     forgotten: int
-    """Rows from which `pegboard forget` removed names."""
+    """Rows where `pegboard forget` removed names."""
 
 
 def verify(store: AuditStore, signer: HeadSigner, *, known: Iterable[Head] = ()) -> Iterator[CheckedChain]:

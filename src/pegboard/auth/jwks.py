@@ -17,8 +17,8 @@ from pegboard.egress.urls import parse_url
 from pegboard.model.bounds import KIB
 from pegboard.model.json_types import JSON
 
-JWKS_FRESH_S = 600.0  # seconds for which fetched keys are used; a revoked key works no longer than that
-JWKS_STALE_S = 3_600.0  # seconds for which old keys are used while the issuer does not respond
+JWKS_FRESH_S = 600.0  # how long fetched keys are used, in seconds; a revoked key works at most as long
+JWKS_STALE_S = 3_600.0  # how long old keys are used while the issuer does not respond, in seconds
 JWKS_PAUSE_S = 5.0  # seconds between two fetches, so that invented key ids do not cause many
 JWKS_FETCH_S = 5.0  # seconds for one fetch
 JWKS_BYTES = 256 * KIB  # bytes of one response

@@ -18,7 +18,7 @@ from pegboard.auth.rules import Credential, Still
 from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.steady_clock import steady_time
 
-# seconds after a write in which the file may change again unnoticed, since file times are coarse
+# how long after a write the file may change again unnoticed, in seconds, since file times are coarse
 KEY_FILE_SETTLED_S = 2.5
 
 log = logging.getLogger("pegboard.auth")
@@ -28,7 +28,7 @@ _NO_KEY = bytes(32)
 
 _FileMark = tuple[int, int, int, int]
 _Mark = tuple[_FileMark | None, ...]
-"""The metadata of the file and its log, by which a change is noticed."""
+"""The metadata of the file and its log; if they differ, the file has changed."""
 
 
 class _KeyEntry(NamedTuple):

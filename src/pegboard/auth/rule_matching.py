@@ -30,7 +30,7 @@ def grant_of(rules: Sequence[MapRule], credential: Credential) -> Grant | None:
 
 
 def claims_read(rules: Sequence[MapRule]) -> frozenset[str]:
-    """Return the names of the claims on which a token's grant depends."""
+    """Return the names of the claims that a token's grant depends on."""
     names = {"iss", *_SCOPES}
     for rule in rules:
         names.update(rule.claims or ())

@@ -22,7 +22,7 @@ from pegboard.model.secret import Secret
 
 TOKEN_CHARS = 16 * KIB  # characters of a JWT
 TOKENS_REMEMBERED = 1_000  # valid tokens in the cache
-TOKEN_LEEWAY_S = 30  # seconds by which the issuer's clock may differ
+TOKEN_LEEWAY_S = 30  # how far the issuer's clock may differ, in seconds
 TOKEN_KEYS_TRIED = 4  # keys tried for one token's key id
 TOKEN_KEYS_REMEMBERED = 64  # parsed keys in the cache
 

@@ -78,7 +78,7 @@ class ClassFields(Struct, frozen=True, kw_only=True):
 
 
 def read_class(cls: type, *, base: type, additional: bool | JSON | None, where: str) -> ClassFields:
-    """Read the annotated fields of a class and its bases; `base` is the class at which parameters end: `Tool`.
+    """Read the annotated fields of a class and its bases; `base` is the first class without parameters: `Tool`.
 
     `additional` declares further arguments; `None` refuses them without saying so in the schema.
 

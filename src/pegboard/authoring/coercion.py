@@ -127,7 +127,7 @@ def _steps(core_schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def _with_members(value: Any, refused: pydantic.ValidationError, members: Mapping[tuple[type, Any], Enum]) -> Any:
-    """Return a value in which the members of an enum replace the values that a literal refused."""
+    """Return a value where the members of an enum replace the values that a literal refused."""
     holder = [copied(value)]
     for fault in refused.errors(include_url=False, include_context=False):
         value_given = to_int(fault["input"])
@@ -274,7 +274,7 @@ def _refused(problems: list[ArgumentProblem]) -> CallError:
 
 
 def with_generators(annotation: Any) -> Any:
-    """Return the annotation of a parameter with `Generator` for `Iterator`, for which pydantic has no schema."""
+    """Return the annotation of a parameter with `Generator` for `Iterator`, since pydantic has no schema for that."""
     if annotation in (Iterator, typing.Iterator):
         return Generator[Any, None, None]
     origin, args = get_origin(annotation), get_args(annotation)

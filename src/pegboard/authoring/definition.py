@@ -102,7 +102,7 @@ def spec_handler(handler: Callable[..., Any], spec: ToolSpec) -> Handler:
 
 
 def _filled(parameters: list[inspect.Parameter], properties: set[str]) -> list[inspect.Parameter]:
-    """Leave out parameters that a call does not fill: after two, those with a default for which there is no property.
+    """Leave out parameters that a call does not fill: after two, those with a default and no property.
 
     `lambda ctx, args, city=city: …` keeps the value of a loop.
     """

@@ -15,7 +15,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.rate_limit import RateLimit
 from pegboard.model.tool import ConsentRule, OutputCheck, ToolSpec
 
-# Options of other frameworks under which people look for ours, and whose nearest name would mislead.
+# Options of other frameworks that people try for ours, and whose nearest name would mislead.
 _ELSEWHERE: Mapping[str, str] = {
     "tags": "groups",
     "enabled": "available",

@@ -25,7 +25,7 @@ class Command(NamedTuple):
     module: str = ""
 
 
-# The panels of the help, in the order in which a new user needs them. cyclopts imports `commands/NAME.py` when the
+# The panels of the help, in the order that a new user needs them. cyclopts imports `commands/NAME.py` when the
 # command is used. Tests compare the table with the folder and the docstrings, and parse each example.
 COMMAND_GROUPS = {
     "Start": {

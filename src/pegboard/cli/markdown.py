@@ -1,4 +1,4 @@
-"""Markdown: tables for a comment on a pull request, in which foreign text cannot do anything."""
+"""Markdown: tables for a comment on a pull request, where foreign text cannot do anything."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def _check_cycles(build: BuildContext) -> None:
 
 
 def _described_edge(edge: Edge, build: BuildContext) -> str:
-    """Return the tool by which an agent runs another, with the line of the config that gives the agent that tool."""
+    """Return the tool that an agent uses to run another, with the line of the config that gives the agent that tool."""
     step = f"{edge.agent} by {edge.tool.spec.name!r} ({edge.tool.spec.origin})"
     key = taken_by(edge, build.catalog.registry.declarations)
     if key is None:

@@ -80,7 +80,7 @@ def _if_key(key: str, then: JSON, otherwise: JSON) -> JSON:
 
 
 def _chosen_by(key: str, forms: Mapping[str, JSON]) -> JSON:
-    """Return the schema of a mapping in which one key decides the form of the others."""
+    """Return the schema of a mapping where one key decides the form of the others."""
     cases = [
         {"if": {"properties": {key: {"const": name}}, "required": [key]}, "then": form} for name, form in forms.items()
     ]

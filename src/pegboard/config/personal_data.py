@@ -22,7 +22,7 @@ from pegboard.storage.store_schema import StoreConnection
 
 
 class _Records(NamedTuple):
-    """Rows of a table that belong to a person; with `rename`, the column in which the name is replaced instead."""
+    """Rows of a table that belong to a person; with `rename`, the column where the name is replaced instead."""
 
     what: str
     table: str
@@ -136,7 +136,7 @@ def retained_records(config: Config, person: ForgottenUser) -> Iterator[str]:
     if config.audit is not None:
         yield (
             "The rows of the audit, with a pseudonym; names within arguments of other people's calls; and for rows "
-            "that an earlier version wrote without `salt`, a hash by which a guessed name can be confirmed."
+            "that an earlier version wrote without `salt`, a hash that can confirm a guessed name."
         )
     if any(store.uri.path is None for store in stores_of(config)):
         yield "On PostgreSQL, deleted rows until `VACUUM`, and its log."

@@ -48,7 +48,7 @@ if hasattr(os, "register_at_fork"):
 def importing(folder: Path) -> Generator[set[str]]:
     """Make the modules of `folder` importable, and have modules of an earlier load imported again.
 
-    Yields the set in which the caller stores the names of the modules that it collects from. If the block raises, the
+    Yields a set; the caller adds the names of the modules that it collects from. If the block raises, the
     previous modules are restored.
     """
     with _lock:

@@ -72,7 +72,7 @@ class Upstream(CarriesCredentials, frozen=True, kw_only=True):
 
     Args:
         source: the name of the source.
-        url: the URL of the service, to which the tokens are sent; empty if only its document names it.
+        url: the URL of the service, which receives the tokens; empty if only its document names it.
         headers: the other headers of the source.
         names_resource: whether a token is requested for `url` if nothing else says what it is for.
         is_from_document: whether the description of an API has filled in the URLs of the issuer.
@@ -166,7 +166,7 @@ def _settings(
 
 
 def stores_connections(at: At, build: BuildContext) -> Connections | None:
-    """Return the connections of people, for a source to which they connect; `None` after reporting that there are none.
+    """Return the connections of people, for a source that they connect to; `None` after reporting that there are none.
 
     `at` is the place of its `auth:`.
     """

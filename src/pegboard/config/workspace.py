@@ -93,7 +93,7 @@ def store_of(config: Config, report: Report) -> document_store.SqlDocumentStore 
 
 
 def _parsers_of(config: Config, declared: Declared[WorkspaceForm], report: Report) -> parsers.Parsers:
-    """Return the parsers of a config. They are imported by the processes in which they run."""
+    """Return the parsers of a config. They are imported by the processes that run them."""
     form, at = declared.value, declared.at
     named: list[tuple[ParserForm | str, At]] = [(each, at / "parsers" / key) for key, each in form.parsers.items()]
     if form.ocr is not None:

@@ -11,7 +11,7 @@ from pegboard.model.secret import Secret
 
 ACCOUNT_CHARS = 200  # of a name; longer ones are left out
 _CLAIMS = ("preferred_username", "email", "name")
-_LEEWAY_S = 300.0  # seconds by which the clocks may differ
+_LEEWAY_S = 300.0  # how far the clocks may differ, in seconds
 
 
 def account_name(id_token: Secret | None, *, issuer: str, client_id: str, now: float) -> str | None:

@@ -27,7 +27,7 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     """How a source gets the token that it sends.
 
     With `client_credentials` it is the service's own. Otherwise each person has their own: with `user` they agree once,
-    in a browser; with `exchange` it is issued in exchange for the token with which the caller came; with `id_jag` the
+    in a browser; with `exchange` it is issued in exchange for the caller's token; with `id_jag` the
     company's issuer exchanges that token for an identity assertion, which the issuer of the service accepts.
 
     Args:
@@ -103,7 +103,7 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
                 text = f"{mode} needs `issuer` or `token_url`, which says who gets the credentials"
                 raise DefinitionError(f"issuer: {text}")
         if self.mode == "id_jag" and not self.issuer:
-            raise DefinitionError("issuer: `mode: id_jag` needs `issuer`, for which the identity assertion is made")
+            raise DefinitionError("issuer: `mode: id_jag` needs `issuer`, the audience of the identity assertion")
         if self.mode == "id_jag" and self.login is None:
             raise DefinitionError("login: `mode: id_jag` needs `login`, the issuer that identifies people")
         if self.has_secret and not self.client_id:
@@ -135,7 +135,7 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def is_exchanged(self) -> bool:
-        """Whether each person's token is issued in exchange for the one with which the caller came."""
+        """Whether each person's token is issued in exchange for the caller's."""
         return self.mode in ("exchange", "id_jag")
 
     def secrets(self) -> Iterator[Secret]:

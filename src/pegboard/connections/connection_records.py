@@ -44,7 +44,7 @@ NO_CHALLENGE = Challenge()
 
 
 class ConnectLink(Struct, frozen=True, kw_only=True):
-    """A link with which one person can connect to one source, once. `url` is empty without a `public_url`.
+    """A link for one person to connect to one source, once. `url` is empty without a `public_url`.
 
     `ticket` identifies it; anybody who knows it can open the link. `expires_at` is in seconds since 1970.
     """

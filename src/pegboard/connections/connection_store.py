@@ -135,7 +135,7 @@ class _FlowSecrets(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def hashed(text: str) -> str:
-    """Return the form in which tickets, states and cookies are stored: nobody can use what they read there."""
+    """Return the stored form of a ticket, state or cookie: somebody who reads it there cannot use it."""
     return sha256(text.encode()).hexdigest()
 
 
@@ -590,7 +590,7 @@ class _StoredClient(Struct, frozen=True, kw_only=True):
 
 
 def _bound(*parts: str) -> bytes:
-    """Return the row to which a sealed value is bound: moved to another row, the value does not open."""
+    """Return the row that a sealed value is bound to: moved to another row, the value does not open."""
     return orjson.dumps(parts)
 
 

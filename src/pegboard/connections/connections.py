@@ -74,7 +74,7 @@ else:
 PAGE_PATH = "/connections"
 """The path of the page that a link opens, below `public_url`; the ticket follows it."""
 CALLBACK_PATH = "/connections/callback"
-"""The path to which an issuer sends the browser back, below `public_url`."""
+"""The path where an issuer sends the browser back, below `public_url`."""
 
 log = logging.getLogger("pegboard.connections")
 _TICKET_BYTES = 32
@@ -102,8 +102,8 @@ class Connections:
         public_url: the URL of this server as browsers reach it, without a slash at its end; `None` without one.
         wall_clock: seconds since 1970, the same for all who share the database.
         resolve: looks up the host names of issuers.
-        lease_s: seconds for which one worker alone may refresh a token. If it dies, the others wait that long.
-        token_kept_s: seconds for which a token is used after the store has confirmed it. A disconnection in another
+        lease_s: how long one worker alone may refresh a token, in seconds. If it dies, the others wait that long.
+        token_kept_s: how long a token is used after the store has confirmed it, in seconds. A disconnection in another
             process counts after that, unless `changed_elsewhere` reports it.
         clock: seconds, monotonic.
 
@@ -163,7 +163,7 @@ class Connections:
 
     @property
     def sources(self) -> Mapping[str, AuthSettings]:
-        """The sources to which people connect, by name."""
+        """The sources that people connect to, by name."""
         return self._sources
 
     def add(self, settings: AuthSettings) -> None:
@@ -657,7 +657,7 @@ class Connections:
         return await _answered(self._store.shown(connection_id))
 
     async def connected(self, person: Person) -> frozenset[str]:
-        """Return the sources to which a person has a live connection.
+        """Return the sources that a person has a live connection to.
 
         Raises:
             CallError: the store does not answer.

@@ -1,4 +1,4 @@
-"""Exchanged credentials: tokens that an issuer gives in exchange for the token with which a caller came."""
+"""Exchanged credentials: tokens that an issuer gives in exchange for the caller's token."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Parties(NamedTuple):
 class ExchangedCredentials:
     """The tokens of `mode: exchange` and `mode: id_jag`: each person's own. Implements `PersonCredentials`.
 
-    The token with which the caller came is sent to the issuer that the operator named, and nowhere else. An exchanged
+    The token that the caller presented is sent to the issuer that the operator named, and nowhere else. An exchanged
     token is kept in memory for the person and that very token, until shortly before one of the two expires. Nothing is
     stored: after a restart, or with another token of the caller, there is another exchange. A caller that the server
     no longer admits gets none.
@@ -146,7 +146,7 @@ class ExchangedCredentials:
         return refused_by_service(self.settings, challenge)
 
     def _holder(self, caller: Caller) -> TokenHolder:
-        """Return the holder of the token for a person and the very token with which they came.
+        """Return the holder of the token for a person and the very token they presented.
 
         Raises:
             ConnectionRequiredError: the caller has no user, or came without a token.

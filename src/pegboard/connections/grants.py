@@ -34,7 +34,7 @@ else:
     rsa = LazyModule("cryptography.hazmat.primitives.asymmetric.rsa")
 
 TOKEN_CHARS = 65_536  # characters of one token
-# Seconds for which an assertion of the client is valid, as in the MCP SDK: the clock of an issuer may be minutes ahead.
+# How long an assertion of the client is valid, as in the MCP SDK: the clock of an issuer may be minutes ahead.
 ASSERTION_S = 300
 LONGEST_LIFETIME_S = 10 * 365 * 86_400.0  # seconds of the longest lifetime of a token that is believed
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -44,10 +44,10 @@ _FORM_TYPE = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 100  # fields of an answer that is a form
 _ERROR_CODE = re.compile(r"[a-z_]{1,64}")
 CLIENT_FAULTS = frozenset({"invalid_client", "unauthorized_client"})
-"""Codes with which an issuer refuses the client, whatever it asks for."""
+"""Codes of an issuer that refuse the client, whatever it asks for."""
 ENDED = frozenset({"invalid_grant", "bad_refresh_token", "invalid_refresh_token", "token_revoked", "token_expired"})
-"""Codes with which an issuer says that an agreement has ended: the standard's, and those of GitHub and Slack."""
-# Codes with which an issuer says that it cannot decide now.
+"""Codes of an issuer for an agreement that has ended: the standard's, and those of GitHub and Slack."""
+# Codes of an issuer that cannot decide now.
 _LATER = frozenset({"temporarily_unavailable", "slow_down", "server_error"})
 # Slack names the owner of a token instead of its type. All of them are sent as bearer tokens.
 _BEARER_TYPES = frozenset({"bearer", "user", "bot"})
@@ -186,7 +186,7 @@ async def assert_identity(
 ) -> TokenAnswer:
     """Return an access token for an assertion about a person (RFC 7523, 2.1).
 
-    With `is_on_behalf_of` the assertion is the token with which a caller came, as Microsoft Entra exchanges it.
+    With `is_on_behalf_of` the assertion is the caller's token, as Microsoft Entra exchanges it.
 
     Raises:
         GrantRefusedError, EgressError: as for `exchange_code`.
@@ -248,7 +248,7 @@ async def _post(
 
 
 def _credentials(client: OAuthClient, issuer: Issuer) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the fields and headers with which the client authenticates."""
+    """Return the fields and headers that authenticate the client."""
     secret = client.secret.reveal() if client.secret is not None else ""
     match client.method:
         case "client_secret_basic":
@@ -268,7 +268,7 @@ def _credentials(client: OAuthClient, issuer: Issuer) -> tuple[dict[str, str], d
 
 
 def signed_assertion(client: OAuthClient, *, audience: str, clock: Callable[[], float] = time.time) -> str:
-    """Return a JWT with which the client authenticates (RFC 7523, 2.2)."""
+    """Return a JWT that authenticates the client (RFC 7523, 2.2)."""
     assert client.private_key is not None
     now = int(clock())
     claims = {

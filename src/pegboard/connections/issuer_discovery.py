@@ -28,7 +28,7 @@ _GRANTS = ["authorization_code", "refresh_token"]
 
 
 def challenge_of(status: int, headers: Mapping[str, str]) -> Challenge:
-    """Return the challenge with which a service refused a request (401 or 403)."""
+    """Return the challenge in a service's refusal of a request (401 or 403)."""
     if "www-authenticate" not in {name.lower() for name in headers}:
         return NO_CHALLENGE
     response = oauth.response_of(status, headers)

@@ -12,7 +12,7 @@ from pegboard.connections.limits import KEPT_TOKENS
 from pegboard.core.after_fork import leave_to_parent, renew_after_fork
 from pegboard.core.bounded_cache import BoundedCache
 
-ASKED_AFTER = 0.75  # of the time for which a token is used, after which the store is asked about it
+ASKED_AFTER = 0.75  # share of a token's time of use until the store is asked about it
 
 
 class _Entry:

@@ -29,7 +29,7 @@ def parameters_of(input_schema: Mapping[str, JSONValue]) -> Parameters:
 
 
 def check_span(span_s: float) -> None:
-    """Refuse a time for which no consent lasts.
+    """Refuse a time that no consent can last.
 
     Raises:
         ValueError: it is not positive, or too long.

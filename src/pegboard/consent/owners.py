@@ -7,7 +7,7 @@ from pegboard.model.consent import ConsentRequest
 
 
 def owner_key(request: ConsentRequest) -> str:
-    """Return the key of the caller in any session, by which questions are counted."""
+    """Return the key of the caller in any session, for counting questions."""
     return digest([request.credential, request.address, request.user_id, request.space_id])
 
 
@@ -20,6 +20,6 @@ def principal_key(request: ConsentRequest) -> str:
 
 
 def session_key(request: ConsentRequest) -> str:
-    """Return the key of the session in which a no is remembered; for an unknown caller, that of the request."""
+    """Return the key of the session that remembers a denial; for an unknown caller, that of the request."""
     known = (request.credential, request.address, request.user_id, request.space_id, request.session_id)
     return digest([owner_key(request), request.session_id, "" if any(known) else request.request_id])

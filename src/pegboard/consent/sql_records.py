@@ -23,11 +23,11 @@ from pegboard.model.json_types import JSONValue
 from pegboard.storage.database import Database
 from pegboard.storage.store_schema import Schema, StoreConnection
 
-CONSENT_QUESTION_S = 86_400.0  # seconds for which a filed question waits for a person
+CONSENT_QUESTION_S = 86_400.0  # how long a filed question waits for a person, in seconds
 CONSENT_OPEN_QUESTIONS = 100  # open questions of one principal
 CONSENT_ALL_QUESTIONS = 10_000  # open questions of all principals
 CONSENT_ARGUMENTS_BYTES = 65_536  # bytes of a question's stored arguments
-CONSENT_KEPT_S = 31 * 86_400.0  # seconds for which a record is kept after its end
+CONSENT_KEPT_S = 31 * 86_400.0  # how long a record is kept after its end, in seconds
 CONSENT_LISTED = 500  # records in one list
 
 Run: TypeAlias = StoreConnection
@@ -285,7 +285,7 @@ class SqlConsents:
             decided_by: the credential or program of the person, for the record.
             good_s: seconds.
             approver: the user who decides; needed where two people must approve.
-            edited: the arguments with which the call is to run, complete and valid; `None` for those of the caller.
+            edited: the new arguments of the call, complete and valid; `None` for those of the caller.
             reason: why the person declines, for the caller to read; empty for none.
 
         Raises:

@@ -51,7 +51,7 @@ def _agent_tools(agent: AgentEntry, shared: list[ToolEntry]) -> Iterator[ToolEnt
 
 
 def taken_by(edge: Edge, declared: Declarations) -> str | None:
-    """Return the key by which an agent takes a shared tool, such as `group: core`; `None` for its private tools."""
+    """Return the key that gives an agent a shared tool, such as `group: core`; `None` for its private tools."""
     spec = declared.agents[edge.agent].spec
     if edge.tool in declared.agents[edge.agent].tools:
         return None

@@ -19,7 +19,7 @@ STEP_GRACE_S = 0.25  # seconds that code may continue after a cancellation; afte
 STEP_GRACE_TURNS = 25  # turns of the event loop that it gets in any case: a busy loop takes long for each
 LOOP_BLOCKED_S = 0.1  # seconds of CPU without a break before async code is logged as blocking the event loop
 CLOSES = 10  # attempts to close abandoned code, which may wait again while it cleans up
-CPU_SAMPLE_S = 0.01  # seconds for which a reading of the CPU clock is reused; the log may be late by as much
+CPU_SAMPLE_S = 0.01  # how long a reading of the CPU clock is reused, in seconds; the log may be late by as much
 
 
 log = logging.getLogger("pegboard")
@@ -143,7 +143,7 @@ _sample = _CpuSample()
 
 
 def _stack_of(code: Any) -> str:
-    """Return the function, file and line of each coroutine in which a suspended coroutine waits, innermost last."""
+    """Return the function, file and line of each coroutine that a suspended coroutine waits in, innermost last."""
     calls: list[str] = []
     while (frame := getattr(code, "cr_frame", None) or getattr(code, "gi_frame", None)) is not None:
         calls.append(f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})")

@@ -18,7 +18,7 @@ from pegboard.model.tool import ToolEntry
 
 
 class _Traits(NamedTuple):
-    """The traits by which an inventory groups entries. Few combinations occur, so places are stored for each."""
+    """The traits that an inventory groups entries by. Few combinations occur, so places are stored for each."""
 
     groups: tuple[str, ...]
     is_renamed: bool

@@ -1,6 +1,6 @@
 """JsonReader: the one strict parser for JSON text, so that two readers cannot see different values.
 
-It refuses everything on which parsers differ: duplicate keys, NaN and Infinity, numbers beyond a double, a byte order
+It refuses everything that parsers disagree on: duplicate keys, NaN and Infinity, numbers beyond a double, a byte order
 mark, other encodings than UTF-8, lone surrogates, and NUL in requests.
 """
 
@@ -28,7 +28,7 @@ _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:%b)?"id"\s*:\s*%b\s*,\s*"([a-z]+)"\s*:' % (_VERSION, _ID))
 _FIRST_KEY = re.compile(rb'\s*\{\s*(?:%b)?"([a-z]+)"\s*:' % _VERSION)
 _ID_LAST = re.compile(rb',\s*(?:%b)?"id"\s*:\s*%b\s*\}\s*$' % (_VERSION, _ID))
-_ID_BYTES = 300  # bytes at each end of a message in which its id is looked for
+_ID_BYTES = 300  # bytes at each end of a message that are searched for its id
 _QUOTES = 100_000  # strings in a text; with more it takes too long to separate strings from the rest
 _KEY_CHARS = 80  # characters of a key in an error text
 _FEW = 32  # brackets of a text that the quick path parses

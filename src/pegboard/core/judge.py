@@ -24,7 +24,7 @@ from pegboard.model.tool import ToolEntry
 
 VISIBLE = Decision("visible", "in the selection, allowed and available")
 UP = SourceState()
-CONNECTION_ASKED_S = 2.0  # seconds in which the store of connections must say whether an account is connected
+CONNECTION_ASKED_S = 2.0  # time limit of the store of connections to say whether an account is connected, in seconds
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -174,7 +174,7 @@ def build_fault(entry: ToolEntry, snapshot: Catalogued, ctx: ToolContext) -> str
 
 
 def without_builder(entry: ToolEntry) -> ToolEntry:
-    """Return the entry for questions about names only, in which its builder must not run."""
+    """Return the entry for questions about names only: its builder must not run."""
     return entry if entry.builder is None else replace(entry, builder=None)
 
 

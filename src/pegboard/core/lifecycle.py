@@ -76,7 +76,7 @@ def check_circles(specs: Mapping[str, ToolSpec]) -> None:
 
 
 def called(spec: ToolSpec) -> tuple[str, str, str]:
-    """Return the casefolded names by which a declared tool can be called."""
+    """Return the casefolded names of a declared tool that calls may use."""
     return fold(spec.name), fold(spec.qualified_id), fold(f"{spec.namespace}__{spec.name}")
 
 

@@ -5,4 +5,4 @@ SCHEMA_HOPS = 64  # references and nested alternatives that a schema may follow 
 SOURCE_START_S = 15.0  # seconds that `catalog.start()` waits for the tools of its sources
 SHUTDOWN_GRACE_S = 10.0  # seconds for running calls to finish when the catalog or its server stops
 NO_LIMIT_S = 3.0e7  # seconds, about a year; used if there is no deadline
-BUSY_RETRY_S = 1.0  # seconds after which a `busy` caller should retry
+BUSY_RETRY_S = 1.0  # seconds until a `busy` caller should retry

@@ -15,8 +15,8 @@ else:
     jsonschema_rs = LazyModule("jsonschema_rs")
 
 _NEEDLE_CHARS = 24  # characters from the middle of a string that seldom occur elsewhere
-_HEAD_CHARS = 128  # characters by which the beginning of a string is recognised
-_START_CHARS = 3  # characters by which a beginning at the end of a text is looked up
+_HEAD_CHARS = 128  # characters used to recognise the beginning of a string
+_START_CHARS = 3  # characters used to look up a beginning at the end of a text
 _PIECE_CHARS = 8_192  # characters of a long text that are examined together once something may be in them
 _ESCAPED = str.maketrans({char: f"\\{char}" for char in "\\.+*?()|[]{}^$"})
 
@@ -61,7 +61,7 @@ class LiteralSearch:
         return replaced(text, self.spans(text), by)
 
     def unfinished(self, text: str) -> int:
-        """Return the first place from which `text` is the beginning of a string; its length if there is none."""
+        """Return the first place where the rest of `text` is the beginning of a string; its length if there is none."""
         for start in range(max(len(text) - len(self.texts[0]) + 1, 0), len(text)):
             candidates = self._by_start.get(text[start : start + _START_CHARS])
             if candidates is not None and any(one.startswith(text[start:]) for one in candidates):

@@ -79,7 +79,7 @@ class NamedEntries(Struct, frozen=True):
 
     @classmethod
     def with_own(cls, inventory: Inventory, own: Collection[str], named: NamedEntries) -> NamedEntries:
-        """Return the entries of an inventory in which the `own` ones take bare names first.
+        """Return the entries of an inventory where the `own` ones take bare names first.
 
         The others keep their names from `named`, unless those are taken.
         """

@@ -72,7 +72,7 @@ def snake_case(class_name: str) -> str:
 
 
 def fold(name: str) -> str:
-    """Return the form in which names are compared for uniqueness."""
+    """Return the form of a name for comparing whether names are unique."""
     return name.casefold()
 
 

@@ -9,8 +9,8 @@ import re
 from typing import NamedTuple
 
 _MAX_ATOMS = 10_000  # atoms of one pattern with its repetitions written out; counting stops there
-_CLASS_ATOMS = 40  # byte ranges to which a class of Unicode characters compiles
-_FEW_STATES = 8  # open atoms up to which an automaton is built once and kept
+_CLASS_ATOMS = 40  # byte ranges of a compiled class of Unicode characters
+_FEW_STATES = 8  # an automaton with up to so many open atoms is built once and kept
 # One atom, bracket or quantifier. Kept as text: most catalogs have no pattern, and `re` compiles this one slowly.
 _PART = (
     r"(?s)(?P<open>\((?:\?(?:[:=!>]|<[=!]|P?<\w+>|[a-z]+:))?)|(?P<close>\))"

@@ -299,7 +299,7 @@ class ConsentRecords(Protocol):
         ...
 
     async def edited(self, consent_id: str) -> Mapping[str, JSONValue] | None:
-        """Return the arguments with which an approver replaced those of a call; `None` if nobody did."""
+        """Return the arguments that an approver set instead of those of a call; `None` if nobody did."""
         ...
 
     async def stands(self, consent_id: str) -> bool:

@@ -278,7 +278,7 @@ def _attribute(name: str, context_type: type[ToolContext], known: Mapping[str, Q
     """Return the question for a method, property or field of the context (or of a subclass the host defined)."""
     owner = next((kind for kind in _with_subclasses(context_type) if _has(kind, name)), None)
     if owner is None or name.startswith("_"):
-        # Only the declared class: its subclasses depend on which modules this process has imported.
+        # Only the declared class: its subclasses depend on the modules that this process has imported.
         members = {*dir(context_type)} - {*dir(ToolContext)}
         raise DefinitionError(
             f"Unknown predicate {name!r}.{nearest(name, known.keys() | members, label='Predicates')} "

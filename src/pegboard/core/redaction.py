@@ -37,7 +37,7 @@ _SHORT_JSON_ESCAPES = 5  # short escapes of JSON without digits
 
 
 def _spellings(value: str) -> Iterable[str]:
-    """Yield the forms in which `value` may appear: plain, in JSON, URL-encoded, in hex, in base64 at any offset."""
+    """Yield the forms that `value` may appear in: plain, in JSON, URL-encoded, in hex, in base64 at any offset."""
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
@@ -105,7 +105,7 @@ def _escape_of(units: Sequence[int], every_byte: Iterable[int], short: str) -> s
     bytes_hex = "|".join(f"{unit:02x}" for unit in units if unit < 0x80)
     codes = rf"u(?i:(?P<json>{'|'.join(f'{unit:04x}' for unit in units)}))"
     codes += rf"|x(?i:(?P<byte>{'|'.join(f'{byte:02x}' for byte in every_byte)}))"
-    # Each alternative begins with its own character, by which matches are found. The number of backslashes is limited:
+    # Each alternative begins with its own character, used to find matches. The number of backslashes is limited:
     # otherwise a megabyte of them would be scanned from each one.
     parts = [
         rf"\\{{1,{_SLASHES}}}(?:{codes}{f'|(?P<short>[{short}])' if short else ''})",
@@ -129,7 +129,7 @@ def _places(written: Sequence[str], read: Sequence[str]) -> Callable[[int], int]
 
 
 class _Escapes:
-    r"""Finds secrets in which any characters are escaped.
+    r"""Finds secrets with any characters escaped.
 
     Writers differ: PHP writes `\/`, .NET `\u002B`, JavaScript `%2B`, and each level of JSON within JSON adds
     backslashes.

@@ -60,7 +60,7 @@ class Registry:
         self.server_id = os.urandom(16).hex()
         """The id of this server in requests to other servers; see `model.hops`."""
         self.link_key = os.urandom(LINK_KEY_BYTES)
-        """The secret with which sources sign the addresses that they give to one caller; shared by all workers."""
+        """The secret that sources use to sign the addresses that they give to one caller; shared by all workers."""
         self.wall_clock: Callable[[], float] = steady_time
         self.absent_namespaces: frozenset[str] = frozenset()
         """Namespaces of declarations that were left out; policies may name them."""

@@ -32,8 +32,8 @@ from pegboard.model.bounds import DEFAULT_BOUNDS, MIB, Bounds
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-NAMES_MEANT = 3  # unknown arguments for which we suggest a name
-PROPERTIES_COUNTED = 200  # properties up to which all are compared by their letters
+NAMES_MEANT = 3  # unknown arguments that get a suggestion
+PROPERTIES_COUNTED = 200  # properties that are compared by their letters
 PROPERTIES_COMPARED = 5  # most similar properties that are then compared exactly
 SCHEMAS_REMEMBERED = 20_000  # compiled schemas in the cache
 SCHEMA_PATTERN_BYTES = 4 * MIB  # memory of one compiled regular expression
@@ -390,7 +390,7 @@ def _beginning(value: JSONValue, left: list[int]) -> JSONValue:
 def _explain(error: Any, schema: JSONValue, left: list[int]) -> Iterator[ArgumentProblem]:
     """Convert one validator error to problems with exact paths, e.g. a missing property at its own path.
 
-    `left` holds the number of names for which a suggestion may still be made.
+    `left` holds the number of names that may still get a suggestion.
     """
     steps: list[str | int] = list(error.instance_path)
     rule: str = error.kind.name

@@ -1,7 +1,7 @@
 """Schema cost: count the steps of validating a value, and refuse a schema that takes more than `schema_steps`.
 
 The engine cannot be interrupted and holds the GIL, so the steps are counted before it starts. A step is about the
-work of reading one character. A subschema counts once for each way in which it is reached at a place of the value. All
+work of reading one character. A subschema counts once for each way to reach it at a place of the value. All
 values with the same subschemas are counted together. Every weight below is an upper bound in steps.
 """
 

@@ -14,7 +14,7 @@ from pegboard.model.policy import Policy
 from pegboard.model.tool import ToolEntry
 
 SELECTIONS_REMEMBERED = 256  # selections in the cache with their tools
-SELECTION_CHANGES = 16  # changes of the catalog through which an old selection is updated
+SELECTION_CHANGES = 16  # changes of the catalog that an old selection can be updated by
 SELECTIONS_KEPT = 20_000  # selections kept as one bit per tool
 
 _BUILT = object()
@@ -79,7 +79,7 @@ class Selections:
     """The selected entries of one snapshot, by selection and own policy of the caller.
 
     Callers with equal results share them, whatever their policies. The most recent selections are kept whole. For many
-    more, one bit per entry is kept, from which a selection is rebuilt in a hundredth of the time of a new decision.
+    more, one bit per entry is kept; rebuilding a selection from it takes a hundredth of the time of a new decision.
     After a change of the snapshot only changed entries are judged.
     """
 

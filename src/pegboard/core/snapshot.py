@@ -181,7 +181,7 @@ class Snapshot:
         return any(applies(glob, entry) for entry in self.entries)
 
     def former_name(self, name: str) -> str | None:
-        """Return the former name by which `name` finds a tool, or `None`."""
+        """Return the former name of a tool that `name` matches, or `None`."""
         entry = self.find(name)
         if entry is None or name in entry.names:
             return None

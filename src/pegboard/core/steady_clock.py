@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-CLOCK_BACK_S = 60.0  # seconds by which the machine's clock must fall behind before that is logged
-CLOCK_FORWARD_S = 60.0  # seconds by which it must jump ahead before that is logged
-CLOCK_TOLD_S = 600.0  # seconds for which a clock that was set forward counts as a fault
+CLOCK_BACK_S = 60.0  # how far the machine's clock must fall behind before that is logged, in seconds
+CLOCK_FORWARD_S = 60.0  # how far it must jump ahead before that is logged, in seconds
+CLOCK_TOLD_S = 600.0  # how long a clock that was set forward counts as a fault, in seconds
 _STEP_S = 1.0  # smaller steps forward are corrections of the system's
 
 log = logging.getLogger("pegboard")
@@ -25,7 +25,7 @@ class SteadyClock:
 
     Args:
         wall_clock: the machine's clock, in seconds since 1970.
-        monotonic_clock: seconds without those in which the machine was suspended.
+        monotonic_clock: seconds, not counting those when the machine was suspended.
         boot_clock: the same with them, which tells a suspend from a clock that was set; `None` if there is none.
     """
 
@@ -45,7 +45,7 @@ class SteadyClock:
         self._suspended_s = 0.0 if boot_clock is None else boot_clock() - monotonic_clock()
         self._forward_s, self._forward_at = 0.0, 0.0
         self._started_at = wall_clock() - monotonic_clock()
-        """The time at which the monotonic clock was 0, by the latest setting of the wall clock."""
+        """The wall-clock time when the monotonic clock was 0, by the latest setting of the wall clock."""
         self._is_logged = False
 
     @property

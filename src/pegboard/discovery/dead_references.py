@@ -56,7 +56,7 @@ class KnownNames(Struct, frozen=True, kw_only=True):
     ) -> KnownNames:
         """Read the names from a snapshot; `more` are other names, such as those of meta tools and mirrors.
 
-        `catalog` is the catalog's name, by which SDKs know it as a server.
+        `catalog` is the catalog's name, which SDKs use as the name of the server.
         """
         names, former, bare, ended = set(more), dict[str, str](), set[str](), dict[str, Ended]()
         tools: dict[str, tuple[str, ...]] = dict.fromkeys(namespaces, ())

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 EXAMPLE_REQUESTS = 16  # example requests of one tool in the file
 EXAMPLE_REQUEST_CHARS = 200  # characters of one example request
 EXAMPLE_PROMPT_CHARS = 6_000  # characters of a tool's texts in the prompt
-EXAMPLE_TOOLS_A_RUN = 1_000  # tools for which one run asks a model; the next run continues
+EXAMPLE_TOOLS_A_RUN = 1_000  # tools of one run that a model is asked about; the next run continues
 
 _ASKED = 8  # requests that a model is asked to write
 _ASKED_WORDS = 15
 _AT_ONCE = 4
-_SAVED_EVERY = 32  # tools after which the file is saved
-_FAILURES = 3  # consecutive failures after which the run stops
+_SAVED_EVERY = 32  # tools until the file is saved
+_FAILURES = 3  # consecutive failures until the run stops
 _MARK_CHARS = 16  # characters of a digest that identify a definition
 # Joiners are parts of words in some scripts.
 _HIDING, _HARMLESS = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp")), "\n\u200c\u200d"
@@ -73,7 +73,7 @@ class Writing(Struct, frozen=True, kw_only=True):
 
 
 def definition_mark(text: ToolText) -> str:
-    """Return a digest of all texts from which requests are written."""
+    """Return a digest of all texts that requests are written from."""
     parts = [text.name, text.title, text.description, text.namespace, list(map(list, text.parameters))]
     return digest([*parts, list(text.examples), list(text.requests)])[:_MARK_CHARS]
 
@@ -93,7 +93,7 @@ async def write_requests(
         known: existing requests by tool id; fresh and hand-written ones are kept.
         model: is asked about one tool at a time.
         save: receives all requests, every 32 tools and at the end, and also on cancellation.
-        at_most: the number of tools for which the model is asked; the next run continues.
+        at_most: the number of tools that the model is asked about; the next run continues.
     """
     missing = [text for text in tools if text.id not in known or known[text.id].is_stale(text)]
     everything = dict(known)

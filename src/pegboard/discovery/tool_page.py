@@ -8,7 +8,7 @@ from pegboard.model.tool import ToolEntry, ToolSpec
 
 
 def row(entry: ToolEntry, decision: Decision, *, connect: str | None = None) -> JSON:
-    """Return the fields of a tool that a list shows. `connect` is the source to which its caller must connect first."""
+    """Return the fields of a tool that a list shows. `connect` is the source that its caller must connect to first."""
     spec = entry.spec
     return {
         "name": entry.wire_name,

@@ -1,4 +1,4 @@
-"""Message signature: the headers by which a receiver knows that a message is ours, unchanged and recent."""
+"""Message signature: the headers that prove to a receiver that a message is ours, unchanged and recent."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROGRAM_ID = "PEGBOARD_PROGRAM_ID"
-"""The environment variable that tells for which entry of which config a program runs. Its descendants inherit it."""
+"""The environment variable that names the config and its entry that a program runs for. Descendants inherit it."""
 
 _PROC = Path("/proc")
 

@@ -20,8 +20,8 @@ from pegboard.model.error import CallError
 SANDBOX_MEMORY_BYTES = 256 * MIB  # bytes of memory of a child, by default
 SANDBOX_OUTPUT_BYTES = 1 * MIB  # bytes of one result, by default
 SANDBOX_START_S = 4.0  # seconds for a child to start on a busy machine
-SANDBOX_CHILD_CALLS = 200  # calls after which a child is replaced
-SANDBOX_CHILD_BYTES = 64 * MIB  # payload bytes after which a child is replaced
+SANDBOX_CHILD_CALLS = 200  # calls until a child is replaced
+SANDBOX_CHILD_BYTES = 64 * MIB  # payload bytes until a child is replaced
 
 _CHILD = Path(__file__).with_name("sandbox_child.py")
 
@@ -83,7 +83,7 @@ class SandboxPool:
 
     Args:
         children: the most children.
-        expected: the name of the exception with which a function refuses its bytes; the child continues after it.
+        expected: the name of the exception that a function raises to refuse its bytes; the child continues after it.
         env: variables for the children.
         folders: where else the children look for modules, after our own import path.
     """

@@ -1,4 +1,4 @@
-"""Sandbox child: the program in which `sandbox` runs functions; started by path, without our packages.
+"""Sandbox child: the program that runs functions for `sandbox`; started by path, without our packages.
 
 Reads a line of JSON (its limits), then for each call a line of JSON (the request) and its payload; writes a line of
 JSON for each call.

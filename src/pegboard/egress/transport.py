@@ -25,7 +25,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS
 
 CONNECTIONS = 100  # simultaneous connections of one client
 IDLE_CONNECTIONS = 20  # idle connections kept for the next request
-IDLE_CONNECTION_S = 5.0  # seconds for which they are kept
+IDLE_CONNECTION_S = 5.0  # how long they are kept, in seconds
 
 CAP_EXTENSION = "pegboard.max_response_bytes"
 EXCHANGE_EXTENSION = "pegboard.exchange"

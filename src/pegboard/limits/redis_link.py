@@ -17,7 +17,7 @@ _OVER = "the connection is closed"
 
 
 class _Question(NamedTuple):
-    """A request: its future, its command as Redis reads it, and the step from which it counts silence."""
+    """A request: its future, its command as Redis reads it, and the step when it starts to count silence."""
 
     answer: asyncio.Future[Any]
     words: bytes
@@ -35,13 +35,13 @@ class RedisLink:
     Args:
         connection: not connected yet.
         script: the Lua script of each request, which takes as many keys as are passed.
-        silence_s: seconds without any answer after which a request times out.
+    silence_s: seconds without any answer until a request times out.
     """
 
     def __init__(self, connection: AbstractConnection, script: str, *, silence_s: float) -> None:
         self._step_s = silence_s / _STEPS
         self._connection, self._script = connection, script.encode()
-        self._digest = sha1(self._script).hexdigest().encode()  # noqa: S324 - by which Redis knows a script
+        self._digest = sha1(self._script).hexdigest().encode()  # noqa: S324 - Redis identifies scripts by it
         # We time requests ourselves: an idle connection has not failed.
         connection.socket_timeout = None
         self._loop = asyncio.get_running_loop()

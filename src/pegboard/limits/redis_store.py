@@ -74,7 +74,7 @@ for i, key in ipairs(KEYS) do
 end
 return used
 """
-_KEPT_AFTER_S = 3600  # seconds after its period for which a counter is kept, since clocks differ
+_KEPT_AFTER_S = 3600  # how long a counter is kept after its period, in seconds, since clocks differ
 
 
 class RedisScript:

@@ -14,8 +14,8 @@ from pegboard.storage.database import Database
 from pegboard.storage.store_schema import Schema, StoreConnection, table_version
 
 BUDGET_BUSY_S = 2.0  # seconds to wait for another process that has locked the store
-BUDGET_KEPT_S = 3600  # seconds after its period for which a counter is kept, since clocks differ
-BUDGET_PAUSE_S = 1.0  # seconds for which a store that failed is not asked again
+BUDGET_KEPT_S = 3600  # how long a counter is kept after its period, in seconds, since clocks differ
+BUDGET_PAUSE_S = 1.0  # how long a store that failed is not asked again, in seconds
 
 T = TypeVar("T")
 

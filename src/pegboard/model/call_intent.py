@@ -1,4 +1,4 @@
-"""Call intent: the fields in which a model states its intent, and the schema keyword that fills arguments from them."""
+"""Call intent: the fields where a model states its intent, and the schema keyword that fills arguments from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FilledName: TypeAlias = Literal["workspaceId", "sessionId", "memory", "goal", "c
 """A field of the intent that fills a property; `context` is the whole intent."""
 FIELDS: Final[tuple[str, ...]] = get_args(IntentField)
 SERVICE: Final = "call_intent"
-"""The name under which handlers and hooks find the intent of a call: `ctx.services["call_intent"]`."""
+"""The name that handlers and hooks use for the intent of a call: `ctx.services["call_intent"]`."""
 MARK: Final = "x-call-intent"
 """A property with this key takes its value from the intent: `true` by its own name, or from the named field."""
 

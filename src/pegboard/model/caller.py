@@ -17,8 +17,8 @@ class Caller:
     `credential` names the verified credential; it is empty for host code. `address` is the network of an
     unauthenticated request: it is used for shared limits and gives no rights. `is_session_brief` means that the session
     lasts as long as a connection (MCP revisions before 2026-07-28 over HTTP), so the same caller gets another one next
-    time. `proof` is the part of the credential from which a task can look up the current rights again; empty if that is
-    impossible. `key` is the name of the API key, for logs. `subject_token` is the token with which the caller came, if
+    time. `proof` is the part of the credential that a task needs to look up the current rights again; empty if that is
+    impossible. `key` is the name of the API key, for logs. `subject_token` is the token that the caller presented, if
     sources exchange it for tokens of other services; it is never sent to them. Callers are not compared by either.
 
     Raises:

@@ -54,7 +54,7 @@ class Consent(Struct, frozen=True, kw_only=True):
     are redacted, and `None` if they are too long to store. `question` is the text that a person reads; for a grant,
     what it allows and leaves open. Grants of earlier versions have no text. `parameters` describes the tool of a
     question. `approvals_needed` different people must approve; `approvers` are the users who have. `edited` are the
-    arguments with which an approver replaced those of the call; `edited_by` is the user or decider who did.
+    arguments that an approver set instead of those of the call; `edited_by` is the user or decider who did.
     `decline_reason` is what the person wrote who declined; `None` if they gave no reason.
     """
 

@@ -18,7 +18,7 @@ TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 class Agreement(NamedTuple):
-    """The approval with which a task was made: for the tool with this definition and these arguments."""
+    """The approval for a task: for the tool with this definition and these arguments."""
 
     tool: str
     definition_hash: str

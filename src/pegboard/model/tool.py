@@ -199,7 +199,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     to the annotated type, and raises if it cannot. `stray_words` are names that the docstring describes as parameters
     although they are not. `reaches` is a digest of settings outside the declaration that determine what a call does,
     such as an address; it is empty if only code does. It is part of the fingerprint. `denied_as` are further folded
-    names by which a policy denies it, but does not allow it. `account` is set if calls use an account of the caller.
+    names that can deny it in a policy, but not allow it. `account` is set if calls use an account of the caller.
     `prepare` is awaited before each run, outside the tool's time limit: it loads what the first run needs.
     """
 
@@ -262,7 +262,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
 
     @property
     def connects_to(self) -> str:
-        """The name under which people connect the account of the tool."""
+        """The name that people use to connect the account of the tool."""
         return self.source or self.spec.name
 
     @lazy_property

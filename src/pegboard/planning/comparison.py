@@ -83,7 +83,7 @@ class Side(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One row of a plan: what changed (`kind`), for which tool or rule, and in what way."""
+    """One row of a plan: what changed (`kind`), its tool or rule, and how it changed."""
 
     kind: str
     tool: str | None = None

@@ -10,7 +10,7 @@ from pegboard.core.call.limit_keys import Hits, Key
 from pegboard.model.rate_limit import RateLimit
 
 # The record has the time of a call's start and of its stages; the limit store looked at its own clock a moment later.
-CLOCK_SLACK_S = 0.05  # seconds by which a recorded time may differ from that of the limit store
+CLOCK_SLACK_S = 0.05  # how far a recorded time may differ from that of the limit store, in seconds
 
 
 class TimedCall(NamedTuple):

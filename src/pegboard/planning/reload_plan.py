@@ -22,7 +22,7 @@ from pegboard.model.tool import ToolEntry
 from pegboard.planning.comparison import Side, compare
 from pegboard.planning.plan_record import plan_record, plan_sentence
 
-RELOAD_LISTING_S = 10.0  # seconds in which new sources must list their tools to be compared
+RELOAD_LISTING_S = 10.0  # how long new sources have to list their tools to be compared, in seconds
 RELOAD_CHANGES = 10  # changes in the text of the record; its fields have all
 _GRAVE = ("lost", "breaking", "unclear", "weaker", "changed")
 # Exact tokens would take longer than the reload itself.

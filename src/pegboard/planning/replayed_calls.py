@@ -42,7 +42,7 @@ Kind = Literal["same", "refused", "limited", "asked", "allowed", "unclear"]
 _NO_ARGUMENTS = digest({})
 _ASKED = frozenset({"consent_required", "consent_declined", "consent_expired", "consent_mismatch"})
 _REFUSED = frozenset({"not_found", "invalid_arguments", "needs_review"})
-# The stages before the limits, in which a call spends time before it is counted.
+# The stages before the limits: a call spends time in them before it is counted.
 _BEFORE_LIMITS = (AUDIT_WAIT, "begin", "resolve", "arguments", "before_hooks", "consent")
 
 

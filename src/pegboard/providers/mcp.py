@@ -76,7 +76,7 @@ def _moved(schema: Any) -> Any:
 def _moved_value(key: str, value: Any) -> Any:
     if key == "$ref" and isinstance(value, str):
         return _moved_reference(value)
-    # These keywords hold values, in which `$ref` is an ordinary key.
+    # These keywords hold values, where `$ref` is an ordinary key.
     return value if key in ("default", "const", "enum", "examples") else _moved(value)
 
 

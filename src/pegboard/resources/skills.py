@@ -24,7 +24,7 @@ class Child(NamedTuple):
 
 
 def skills_of(declared: Mapping[str, Skill], visible: Iterable[ToolEntry]) -> list[Skill]:
-    """Return the skills of the namespaces in which a caller has a visible tool."""
+    """Return the skills of the namespaces where a caller has a visible tool."""
     used = {entry.spec.namespace for entry in visible}
     return [skill for namespace, skill in sorted(declared.items()) if namespace in used]
 

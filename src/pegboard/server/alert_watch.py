@@ -48,7 +48,7 @@ ALERT_TASKS_S = 30.0  # seconds between two looks at all tasks
 ALERT_BUDGETS_S = 5.0  # seconds between two looks at budgets
 ALERT_BUDGETS = 1_000  # the fullest budgets that are reported
 ALERT_QUESTIONS_S = 5.0  # seconds between two looks at open questions
-_STORE_S = 5.0  # seconds in which the store of tasks or questions must answer
+_STORE_S = 5.0  # time limit of the store of tasks or questions, in seconds
 
 if TYPE_CHECKING:
     from pegboard.consent import sql_records

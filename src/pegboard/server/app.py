@@ -99,7 +99,7 @@ def http_app(
             `HTTPException` of Starlette or FastAPI is passed on.
         profile: the profile behind `/mcp`; by default `default`, or the first declared. A catalog without profiles
             serves all groups there.
-        allowed_hosts: names, without port, under which clients reach the server.
+        allowed_hosts: host names that clients may use for the server, without port.
         keys: secrets of 32 bytes or more for sealing the state that clients carry; the same for all workers.
         bus: connects workers with the same keys, `redis://host:port` or `postgresql://host/name`; without it, questions
             to clients of earlier MCP versions, cancellations, events and metrics work within a single worker only.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-CERTIFICATE_WARN_S = 7 * 86_400.0  # seconds before its end at which a certificate counts as a fault
+CERTIFICATE_WARN_S = 7 * 86_400.0  # seconds before its expiry when a certificate counts as a fault
 
 # `Validity` of X.509: two times in a sequence, each UTCTime or GeneralizedTime (RFC 5280, 4.1.2.5).
 _TIME = rb"(?:\x17\x0d(\d{12})Z|\x18\x0f(\d{14})Z)"

@@ -65,7 +65,7 @@ def _metadata_url(tokens: TokenRules, scope: Scope) -> str:
 
 
 def _origin(tokens: TokenRules, scope: Scope) -> str:
-    """Return scheme and host by which clients know this server: those of its audience, else those of the request."""
+    """Return the scheme and host that clients use for this server: those of its audience, else those of the request."""
     if _is_url(tokens.audience):
         known = urlsplit(tokens.audience)
         return f"{known.scheme}://{known.netloc}"

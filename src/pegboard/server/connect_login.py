@@ -14,7 +14,7 @@ from starlette.responses import Response
 from pegboard.connections.connection_records import Person
 from pegboard.server.sealing import Sealing
 
-CONNECT_COOKIE_S = 600  # seconds for which the browser keeps its cookies; a link is valid no longer
+CONNECT_COOKIE_S = 600  # how long the browser keeps its cookies, in seconds; links are valid as long
 
 _COOKIE: Final = "pegboard_connect_login"
 _COOKIE_CHARS = 2_000

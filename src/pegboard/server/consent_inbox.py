@@ -84,8 +84,8 @@ class ConsentInbox:
 
         Args:
             consent_id: the question.
-            good_s: seconds for which the approval is valid.
-            edited: the arguments with which the call is to run; checked against the schema of the tool.
+            good_s: how long the approval is valid, in seconds.
+            edited: the new arguments of the call; checked against the schema of the tool.
             read: the digest of the arguments that the person has seen; others are refused. `None` accepts any.
         """
         by = self._person.credential
@@ -163,7 +163,7 @@ async def to_connect(catalog: Catalog, person: Person | None) -> list[AwaitedCon
 
 
 def shown_arguments_of(consent: Consent) -> Mapping[str, JSONValue] | None:
-    """Return the arguments with which the call would run; `None` if they are too long to be stored."""
+    """Return the arguments of the call; `None` if they are too long to be stored."""
     return consent.arguments if consent.edited is None else consent.edited
 
 

@@ -39,8 +39,8 @@ LAST_REQUESTS_S = 0.5
 ACCEPT_AGAIN_S = 0.5  # pause after a connection could not be accepted, such as without free file descriptors
 ACCEPT_LATER_S = 0.001  # wait of a worker with more connections than another before it accepts the next
 ACCEPT_LATER_TIMES = 10  # waits before it accepts the connection anyway
-CONNECTIONS_ENDED = 100  # ended connections, and as many as are open, after which memory is given back
-GIVING_BACK_S = 5.0  # delay of that, in which their calls and streams end too
+CONNECTIONS_ENDED = 100  # memory is given back after so many connections have ended, but at least as many as are open
+GIVING_BACK_S = 5.0  # seconds until then, so that their calls and streams end first
 
 log = logging.getLogger("pegboard.serve")
 _FOR_GROUP = 0o660

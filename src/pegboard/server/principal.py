@@ -102,7 +102,7 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> str:
-        """The owner to which sessions, cursors and sealed states are bound."""
+        """The owner of sessions, cursors and sealed states."""
         return f"{self.identity.credential}|{self.profile or ''}"
 
     @property

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 
 COLLECTOR_PAUSE_S = 0.025  # seconds; a full collection that held the loop for longer freezes the survivors
-COLLECTOR_ASIDE_S = 60.0  # seconds, after which a full collection includes frozen objects again
+COLLECTOR_ASIDE_S = 60.0  # seconds until a full collection includes frozen objects again
 
 
 _OLDEST = 2  # the number of the full collection's generation in CPython's callbacks

@@ -1,4 +1,4 @@
-"""ResourceMetadata: the document by which clients find out where to get a token for this server (RFC 9728)."""
+"""ResourceMetadata: the document that tells clients where to get a token for this server (RFC 9728)."""
 
 from __future__ import annotations
 

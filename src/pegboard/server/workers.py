@@ -151,7 +151,7 @@ class Workers:
     _leaving: list[_Process] = field(default_factory=list[_Process], init=False)
     _hangups: int = field(default=0, init=False)
     _refused_hangup: int = field(default=0, init=False)
-    """The last SIGHUP after which a successor could not start; a later one gets its own attempt."""
+    """The last SIGHUP whose successor could not start; a later one gets its own attempt."""
     _refused_at: float = field(default=0.0, init=False)
     """When the worker of the latest refusal was started."""
     _ends_at: float | None = field(default=None, init=False)

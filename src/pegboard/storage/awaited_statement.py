@@ -27,7 +27,7 @@ _KEPT = 2  # connections, for loops that ask at the same time
 class AwaitedStatement:
     """A prepared statement with its own connections. Without a cursor and a thread it costs a third of `execute`.
 
-    The first question connects. A connection on which a question failed or was cancelled is closed, and the next
+    The first question connects. A connection is closed if its question failed or was cancelled, and the next
     question connects again.
 
     Args:

@@ -86,7 +86,7 @@ class PostgresServer:
         busy_s: how long to wait for a lock.
         statement_s: how long one statement may run.
         keep: how many connections stay open for the next transaction; with 0 each transaction connects.
-        search_path: the schemas in which the tables are; by default those of the login.
+        search_path: the schemas of the tables; by default those of the login.
 
     Raises:
         DefinitionError: the URI cannot be used.
@@ -250,7 +250,7 @@ def open_postgres(
         uri: `postgresql://…`.
         busy_s: how long to wait for a lock.
         statement_s: how long one statement may run.
-        search_path: the schemas in which the tables are.
+        search_path: the schemas of the tables.
         autocommit: whether each statement is its own transaction.
 
     Raises:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pegboard.storage.store_error import StoreError
 
 VERSIONS_TABLE = "pegboard_schema_versions"
-"""The table in which a database records the versions of its stores; one database may hold several."""
+"""The table where a database records the versions of its stores; one database may hold several."""
 _VERSIONS = f"create table if not exists {VERSIONS_TABLE} (store text primary key, version integer not null)"
 _RECORD = (
     f"insert into {VERSIONS_TABLE} (store, version) values (:store, :version) "  # noqa: S608 - our own names

@@ -37,7 +37,7 @@ from pegboard.tasks.worker_lease import TASK_BEAT_S, WorkerLease
 TASK_RUNS = 100  # runs of one task that each ended in a crash of their worker; then the task fails
 TASK_REMOTE_LOOK_S = 0.2  # seconds between two checks of the database by those who wait for a task
 TASK_RECORDED_LOOK_S = 0.01  # the same, for a task whose run has just ended here
-TASK_RECORDED_S = 1.0  # seconds in which DBOS usually records the end of a run
+TASK_RECORDED_S = 1.0  # how long DBOS usually needs to record the end of a run, in seconds
 TASK_STORE_S = 10.0  # seconds to wait for a response of the task database
 TASK_LIST = 1_000  # tasks of one caller, or of all for the operator, in one list
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, Serializer
-from dbos import _sys_db as dbos_database  # type: ignore[reportPrivateUsage] - the exceptions after which it retries
+from dbos import _sys_db as dbos_database  # type: ignore[reportPrivateUsage] - the exceptions that make it retry
 from dbos._utils import INTERNAL_QUEUE_NAME
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -111,7 +111,7 @@ def client_of(url: sa.URL) -> DBOSClient:
 def requeue(client: DBOSClient, task_id: str, worker: str, *, is_counted: bool, wait_s: float = 0.0) -> bool:
     """Queue a task that a worker had started; `False` if it has ended, or another worker was first.
 
-    Without `is_counted`, the run of that worker does not count towards the runs after which DBOS gives the task up.
+    Without `is_counted`, the run of that worker does not count towards the limit of runs where DBOS gives the task up.
     The next run begins `wait_s` seconds later at the earliest.
     """
     # Not `resume_workflow`, which also resumes cancelled tasks, and resets the number of attempts.

@@ -98,7 +98,7 @@ class TaskTables:
     # -- tasks
 
     def add(self, task_id: str, owner: str, expires_at: float, *, worker: str) -> bool:
-        """Record the owner of a task, and the worker that will run it, by which others find tasks of dead workers.
+        """Record the owner of a task, and the worker that will run it, so that others find tasks of dead workers.
 
         Returns `False` if others consider the worker dead, as `beat` does.
         """

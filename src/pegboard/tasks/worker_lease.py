@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TASK_BEAT_S = 0.5  # seconds between two heartbeats of a worker with tasks in a database
 
-TASK_QUICK_RUNS = 10  # runs of one task that ended in a crash of their worker, after which the next one waits
+TASK_QUICK_RUNS = 10  # runs of one task that ended in a crash of their worker, until the next one waits
 TASK_WAIT_S = 60.0  # seconds that it waits at most
 
 log = logging.getLogger("pegboard")

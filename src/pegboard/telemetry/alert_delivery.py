@@ -15,7 +15,7 @@ from pegboard.model.alert import AlertRule
 from pegboard.model.error import CallError, PegboardError
 from pegboard.model.secret import Secret
 
-ALERT_S = 5.0  # seconds in which a receiver must take an alert
+ALERT_S = 5.0  # time limit of a receiver for one alert, in seconds
 ALERT_PAUSES_S = (1.0, 3.0)  # seconds between the three attempts to send an alert
 _ANSWER_BYTES = 65_536
 

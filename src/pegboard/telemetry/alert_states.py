@@ -14,7 +14,7 @@ from pegboard.model.source_state import SourceState
 from pegboard.model.task import TaskRecord
 
 BUDGET_NEARLY = 0.8  # the part of a budget that is reported before all of it is used
-TASK_STUCK_S = 900.0  # seconds without any sign of progress after which a task counts as stuck
+TASK_STUCK_S = 900.0  # seconds without any sign of progress until a task counts as stuck
 
 OF_SOURCES: Final[tuple[AlertKind, ...]] = ("down", "changed", "quarantined", "flagged")
 """The alerts about sources; while a source connects, none of them is known."""

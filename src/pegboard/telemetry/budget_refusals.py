@@ -10,7 +10,7 @@ from pegboard.model.alert import AlertState
 from pegboard.telemetry.call_log import name_of
 
 BUDGET_CALLERS = 1_000  # callers whose refusals are remembered; further ones are left out
-BUDGET_OVER_S = 600.0  # seconds without a refusal after which the alert about a caller is over
+BUDGET_OVER_S = 600.0  # seconds without a refusal until the alert about a caller is over
 
 
 class BudgetRefusals:

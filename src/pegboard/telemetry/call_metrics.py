@@ -50,7 +50,7 @@ class CallMetrics:
         metrics.total_s += call.duration_s
 
     def counted_name(self, call: FinishedCall) -> str:
-        """Return the name under which a call is counted: that of its tool, or a name that several share."""
+        """Return the name for counting a call: that of its tool, or a name that several share."""
         if call.tool in self.by_tool:
             return call.tool
         if len(self.by_tool) >= COUNTED_TOOLS:

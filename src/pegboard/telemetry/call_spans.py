@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 SPAN_NAME_CHARS = 128  # characters of a requested name in the name of a span
-SLOW_STAGE_S = 0.001  # seconds from which a stage of a call has its own span
+SLOW_STAGE_S = 0.001  # a stage of a call that takes at least so many seconds has its own span
 _NS = 1_000_000_000
 _W3C = TraceContextTextMapPropagator()
 

@@ -13,7 +13,7 @@ from pegboard.egress.limits import PROBE_S
 from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.probe import Part, PartKind, Probe
 
-PROBE_KEPT_S = 2.0  # seconds for which the result of a probe is used again
+PROBE_KEPT_S = 2.0  # how long the result of a probe is used again, in seconds
 PROBE_WAIT_S = 0.5  # seconds that an answer to an operator waits for a new result, if there is an older one
 
 PartKey = tuple[PartKind, str]

@@ -36,7 +36,7 @@ class Heading(NamedTuple):
 class Chunk(NamedTuple):
     """A passage of a text, from code point `start` to `end`, with the headings above it.
 
-    `table_head` is the header row of the table in which it begins, unless it has that row itself.
+    `table_head` is the header row of the table where it begins, unless it has that row itself.
     """
 
     start: int

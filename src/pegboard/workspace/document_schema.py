@@ -63,7 +63,7 @@ create table table_rows (
 """
 
 # Version 3: terms by the language of the passage, spellings for near terms and compounds. What was stored before is
-# found by its old terms until it is read again; `analysis` says by which analyzer a document was read.
+# found by its old terms until it is read again; `analysis` names the analyzer that read a document.
 _SQLITE_3: Final = """
 alter table documents add column analysis integer not null default 0;
 create index documents_by_analysis on documents (analysis) where analysis < 1;

@@ -14,7 +14,7 @@ FAILED_FILES = 10_000  # files that are remembered as failed; further ones are t
 class Failure(NamedTuple):
     """The last failure of a file: its version then, the reason, and whether no parser reads such files.
 
-    `times` is how often that version has failed, `again_s` the time at which it is tried again.
+    `times` is how often that version has failed, `again_s` the time of the next attempt.
     """
 
     etag: str

@@ -162,7 +162,7 @@ def _reason(name: str, error: CallError, parser: str = "") -> str:
 
 
 def checksum_of(payload: bytes) -> str:
-    """Return the checksum by which contents are compared."""
+    """Return the checksum for comparing contents."""
     return f"sha256:{hashlib.sha256(payload).hexdigest()}"
 
 

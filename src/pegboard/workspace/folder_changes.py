@@ -8,8 +8,8 @@ from typing import Any
 
 import watchfiles
 
-WATCH_DEBOUNCE_S = 0.4  # seconds without another change after which changes are reported
-WATCH_TICK_S = 2.0  # seconds after which a report comes without a change
+WATCH_DEBOUNCE_S = 0.4  # seconds without another change until changes are reported
+WATCH_TICK_S = 2.0  # seconds until a report comes without a change
 
 
 async def changes_in(folder: Path, *, is_ignored: Callable[[Path], bool]) -> AsyncIterator[frozenset[str]]:

@@ -37,7 +37,7 @@ from pegboard.workspace.store.writing import KnownFile, Stored, StoredFile, prep
 INGEST_AT_ONCE_BYTES = 32 * MIB  # bytes of files that are read but not yet stored
 INGEST_BATCH_CHARS = 4_000_000  # characters of text in one batch
 NOT_READ_LISTED = 10_000  # files that no parser reads in the report of one run
-RENAMED_FILES = 100_000  # files that are gone for which new paths are searched in one run
+RENAMED_FILES = 100_000  # missing files whose new paths are searched in one run
 SHRINK_PART = 2  # a source that loses more than one document in this many needs confirmation
 
 _CONFIGS = frozenset({"pegboard.yaml", "pegboard.yml", "pegboard.lock"})

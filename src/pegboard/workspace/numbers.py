@@ -44,7 +44,7 @@ def number_columns(columns: Sequence[Sequence[str]], *, delimiter: str = "") -> 
 
 
 def _fitting(cells: Sequence[str]) -> list[_Decimal]:
-    """Return the decimal signs with which all cells are numbers."""
+    """Return the decimal signs that make all cells numbers."""
     return [style for style, form in _STYLES.items() if all(map(form.fullmatch, cells))]
 
 

@@ -25,7 +25,7 @@ NO_ANSWER: Final = "the embedder does not answer, so passages were found by word
 _OF_MODEL: Final = 1.0
 _OF_HASHING: Final = 0.01
 _OF_STATIC: Final = 0.2  # word vectors know meanings, but not the order of words
-# Prefixes for questions and passages with which models were trained, by model name. Source: their model cards.
+# Prefixes for questions and passages that models were trained with, by model name. Source: their model cards.
 # Instruction-following E5 models use no prefix for passages, and a task for questions.
 _PREFIXES: Final = (
     (re.compile(r"(?:^|[^a-z0-9])e5-(?!.*(?:instruct|mistral))", re.IGNORECASE), "query: ", "passage: "),

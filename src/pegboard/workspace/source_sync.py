@@ -26,7 +26,7 @@ from pegboard.workspace.store.sync_turns import SyncState
 from pegboard.workspace.watching import WATCH_RETRY_S, FolderWatch
 
 SYNC_BEAT_S = 5.0  # seconds between two signs of life of the process that keeps a source in step
-SYNC_LEASE_S = 20.0  # seconds without such a sign after which another process takes over
+SYNC_LEASE_S = 20.0  # seconds without such a sign until another process takes over
 
 log = logging.getLogger("pegboard")
 
@@ -60,7 +60,7 @@ class SourceSync:
         store: the store.
         sources: the sources.
         beat_s: seconds between two signs of life.
-        lease_s: seconds without one after which another process takes over.
+        lease_s: seconds without one until another process takes over.
         clock: a monotonic clock in seconds.
         wall_clock: seconds since 1970.
     """
@@ -125,7 +125,7 @@ class SourceSync:
 
     @property
     def lease_s(self) -> float:
-        """Seconds without a sign of life after which another process takes over."""
+        """Seconds without a sign of life until another process takes over."""
         return self._lease_s
 
     def now_s(self) -> float:

@@ -20,7 +20,7 @@ else:
     folder_changes = LazyModule("pegboard.workspace.folder_changes")
 
 WATCH_RETRY_S = 30.0  # seconds after a failed run
-WATCH_CHECK_S = 600.0  # seconds after which a folder is read without a change: some network shares report none
+WATCH_CHECK_S = 600.0  # seconds until a folder is read without a change: some network shares report none
 WATCH_PAUSE_S = 60.0  # the longest pause before a run, in seconds, if the same files change after each run
 _FIRST_PAUSE_S = 1.0
 
@@ -47,7 +47,7 @@ class FolderWatch:
         run: ingests it.
         on_trouble: called with the reason of each failure, once while it stays the same.
         is_ignored: tells which files do not count, such as those of the store.
-        check_s: seconds after which the folder is read without a change.
+        check_s: seconds until the folder is read without a change.
         clock: a monotonic clock in seconds.
         sleep: waits for a number of seconds.
 

@@ -1,4 +1,4 @@
-"""completion: print the script with which a shell completes commands, options, and names of tools and profiles."""
+"""completion: print the script for a shell to complete commands, options, and names of tools and profiles."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def _cells(row: JSON) -> list[str]:
 
 
 def _answer_s(source: Source) -> float:
-    """Return the seconds in which a source must list its tools."""
+    """Return how many seconds a source has to list its tools."""
     return float(getattr(source, "answer_s", PROBE_S))
 
 

@@ -101,7 +101,7 @@ def _recorded(source: Path, since: float) -> Generator[Iterator[AuditRow]]:
 
 
 def _longest_window_s(project: Project) -> float:
-    """Return the seconds before a call in which other calls count for its limits."""
+    """Return how many seconds before a call other calls count for its limits."""
     declared = project.catalog.registry.declarations
     limits = [declared.default_limit, *(one.rate_limit for one in declared.profiles.values())]
     limits += [entry.spec.rate_limit for entry in project.catalog.snapshot().entries]

@@ -29,9 +29,9 @@ else:
 WORKERS = 64  # maximum workers of one parent
 
 _RELOAD = "Reload when the config's files change; keep the old config if the new one has errors."
-_HOSTS = "Additional host name under which clients reach the server; may be repeated."
+_HOSTS = "Additional host name that clients use for the server; may be repeated."
 _FORWARDED = "Address or network of a proxy whose X-Forwarded-For and -Proto are trusted; may be repeated."
-_ROOT_PATH = "Path under which a proxy publishes the server, such as /tools; the proxy removes it."
+_ROOT_PATH = "Path where a proxy publishes the server, such as /tools; the proxy removes it."
 _UDS = "Listen on a Unix socket, for a proxy on this machine. Its X-Forwarded headers are trusted."
 _TLS_CERT = "Certificate chain for HTTPS; PEM."
 _TLS_KEY = "Private key, if it is not in the same file; PEM."

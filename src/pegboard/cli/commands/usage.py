@@ -27,7 +27,7 @@ from pegboard.discovery.token_count import estimated_tokens, tokenizer
 from pegboard.model.json_types import JSON
 from pegboard.server.worker_checks import budgets_in_memory
 
-_BY = "The field by which calls are counted."
+_BY = "The field that calls are grouped by."
 _SINCE = "Only calls younger than this, such as 30m, 12h or 7d."
 _UNTIL = "Only calls older than this, such as 1d."
 _TOOL = "Only calls of this tool, by id or requested name; a glob."

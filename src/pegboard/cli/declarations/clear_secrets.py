@@ -37,7 +37,7 @@ _PLAIN_STORE = re.compile(
     r"sqlite(?:\+\w+)?:(?://)?[\w ./:~-]*|[a-z][a-z0-9+]*://[\w.-]+(?::\d+)?(?:/[\w.-]*)?", re.IGNORECASE
 )
 _OPAQUE = re.compile(r"[A-Za-z0-9+/_=.~:-]{16,}")
-_SURE = 10  # mixed letters and digits from which a text is not a word
+_SURE = 10  # a text with so many mixed letters and digits is not a word
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 
 

@@ -27,7 +27,7 @@ _FORMS = (
     "gateway, a FastMCP server (file.py:object, fastmcp.json), LangChain tools (module:object), "
     "a folder or file of Astromesh."
 )
-# The subfolder in which some clients keep the file of a project.
+# The subfolder where some clients keep the file of a project.
 _OF_EDITORS = frozenset({".vscode", ".cursor", ".gemini", ".codex", ".zed"})
 
 

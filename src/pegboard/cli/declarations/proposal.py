@@ -71,7 +71,7 @@ def as_text(value: JSONValue) -> str:
 
 
 def literal(text: str) -> str:
-    """Return a text for a config, in which `$` is escaped."""
+    """Return a text for a config, with `$` escaped."""
     return text.replace("$", "$$")
 
 

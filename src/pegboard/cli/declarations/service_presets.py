@@ -28,7 +28,7 @@ class ServicePreset(Struct, frozen=True, kw_only=True):
         scopes: scopes that must be named; empty for those that the server asks for.
         auth: further keys of `auth:`, which the issuer needs.
         note: what is different from other services.
-        read_on: the day on which the page was read.
+        read_on: the day when the page was read.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""YAML draft: a file to be written, in which each invalid item becomes a comment with the reason."""
+"""YAML draft: a file to be written, where each invalid item becomes a comment with the reason."""
 
 from __future__ import annotations
 

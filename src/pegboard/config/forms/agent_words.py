@@ -1,4 +1,4 @@
-"""Agent words: the marks by which a file is recognised as an agent's, and the variables with keys of models.
+"""Agent words: the marks of an agent's file, and the variables with keys of models.
 
 They are needed for every config; the forms, in `agent_form`, only for those with agents.
 """

@@ -24,7 +24,7 @@ class AuditForm(Form):
     required: Flag = Field(
         False, description="Whether calls of tools that are not read-only are refused while the store does not work."
     )
-    keep_days: PositiveWhole = Field(AUDIT_KEEP_DAYS, description="Days after which rows are deleted.")
+    keep_days: PositiveWhole = Field(AUDIT_KEEP_DAYS, description="Days until rows are deleted.")
     sign_key: Maybe[ConcealedText] = Field(
         None, description="The secret that signs the end of the record (HMAC-SHA256), such as ${AUDIT_KEY}."
     )

@@ -30,7 +30,7 @@ class ConnectionsForm(Form):
     )
     public_url: Maybe[Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*[^\s/?#])?$")]] = Field(
         None,
-        description="The URL at which browsers reach the server, without a trailing slash. The error of a refused "
-        "call then contains a link to the page on which the person connects. Without this key, people "
+        description="The URL that browsers use for the server, without a trailing slash. The error of a refused "
+        "call then contains a link to the page where the person connects. Without this key, people "
         "connect with `pegboard connect`.",
     )

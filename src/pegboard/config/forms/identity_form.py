@@ -55,7 +55,7 @@ class JwtForm(Form):
 
 
 class WhenForm(Form):
-    """The API key or the tokens to which a rule applies. Give exactly one of the two."""
+    """The API key or the tokens that a rule applies to. Give exactly one of the two."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
@@ -113,7 +113,7 @@ class AnonymousForm(Form):
 
 
 class IdentityForm(Form):
-    """Who may connect over HTTP, and with which rights. Without this section, everybody on this machine may connect."""
+    """Who may connect over HTTP, and their rights. Without this section, everybody on this machine may connect."""
 
     api_keys: Maybe[ApiKeysForm] = Field(None, description="Accept API keys.")
     jwt: Maybe[JwtForm] = Field(None, description="Accept access tokens (OAuth 2.1).")

@@ -109,7 +109,7 @@ class ConsentsForm(Form):
     url: Maybe[Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*[^\s/?#])?$")]] = Field(
         None,
         description="The URL of `pegboard serve`, without a trailing slash. The error of a refused call then "
-        "contains the page URL/consents/ID, on which a person decides.",
+        "contains the page URL/consents/ID, where a person decides.",
     )
 
 
@@ -214,7 +214,7 @@ class ExamplesForm(Form):
 
 
 class LearnForm(Form):
-    """A file that records, for each space, which tools were called after which searches, to rank later searches."""
+    """A file that records, for each space, the tools called after each search, to rank later searches."""
 
     file: FilledText = Field(
         ".pegboard-search-use.sqlite",
@@ -226,7 +226,7 @@ class DiscoveryForm(Form):
     """Additional data for tool search."""
 
     embedder: Maybe[EmbedderForm] = Field(None, description="The embedder that compares requests and tools by meaning.")
-    learn: Maybe[LearnForm] = Field(None, description="Learn from use: which tool was called after which search.")
+    learn: Maybe[LearnForm] = Field(None, description="Learn from use: the tools called after each search.")
     examples: Maybe[ExamplesForm] = Field(None, description="A file of example requests for each tool.")
 
 
@@ -295,9 +295,7 @@ class MainFile(Fragment):
     console: Maybe[Section[ConsoleForm]] = Field(
         None, description="The web pages for people: how people log in, and what operators see."
     )
-    identity: Maybe[Section[IdentityForm]] = Field(
-        None, description="Who may connect over HTTP, and with which rights."
-    )
+    identity: Maybe[Section[IdentityForm]] = Field(None, description="Who may connect over HTTP, and their rights.")
     workspace: Maybe[Section[WorkspaceForm]] = Field(None, description="Documents that agents browse, search and read.")
     agents: Maybe[Section[AgentsForm]] = Field(None, description="Settings of all agents.")
     skills: Mapping[FilledText, FilledText] = Field(

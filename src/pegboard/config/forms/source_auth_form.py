@@ -52,7 +52,7 @@ class LoginIssuerForm(Form):
 
     issuer: FilledText = Field(description="The URL of the issuer, exactly as in its metadata.")
     token_url: Maybe[FilledText] = Field(
-        None, description="The URL at which the issuer issues tokens, if it has no metadata."
+        None, description="The URL where the issuer issues tokens, if it has no metadata."
     )
     client_id: ConcealedText = Field(description="The client that you registered there.")
     client_secret: Maybe[ConcealedText] = Field(None, description="The secret of that client.")
@@ -92,7 +92,7 @@ class SourceAuthForm(Form):
         "service names.",
     )
     authorization_url: Maybe[FilledText] = Field(
-        None, description="The URL at which people agree, for an issuer without metadata (user)."
+        None, description="The URL where people agree, for an issuer without metadata (user)."
     )
     authorization_params: Mapping[FilledText, FilledText] = Field(
         default_factory=dict[str, Any],
@@ -100,14 +100,14 @@ class SourceAuthForm(Form):
         "Google (user).",
     )
     token_url: Maybe[FilledText] = Field(
-        None, description="The URL at which tokens are issued, for an issuer without metadata."
+        None, description="The URL where tokens are issued, for an issuer without metadata."
     )
     revocation_url: Maybe[FilledText] = Field(
-        None, description="The URL at which tokens are revoked, for an issuer without metadata (user)."
+        None, description="The URL where tokens are revoked, for an issuer without metadata (user)."
     )
     resource: Maybe[FilledText] = Field(
         None,
-        description="The service for which the token is valid (RFC 8707). Default: the value that the service names, "
+        description="The service that the token is valid for (RFC 8707). Default: the value that the service names, "
         "or its URL.",
     )
     sends_resource: Flag = Field(
@@ -134,7 +134,7 @@ class SourceAuthForm(Form):
     )
     idle_seconds: PositiveNumber = Field(
         300.0,
-        description="The time after which an unused connection of one person to an MCP server is closed, in seconds "
+        description="How long an unused connection of one person to an MCP server stays open, in seconds "
         "(user, exchange, id_jag).",
     )
     login: Maybe[LoginIssuerForm] = Field(None, description="The company's issuer, where people log in (id_jag).")
@@ -180,7 +180,7 @@ class SourceAuthForm(Form):
 
     @property
     def exchanges_tokens(self) -> bool:
-        """Whether a person's token is exchanged for the one with which they come."""
+        """Whether a person's token is exchanged for the one they present."""
         return self.mode in ("exchange", "id_jag")
 
     def static_headers(self) -> dict[str, str | Secret]:

@@ -238,7 +238,7 @@ def _hint(name: str, holders: Iterable[type[BaseModel]]) -> str | None:
 
 
 def _one_level_deeper(name: str, holders: Iterable[type[BaseModel]]) -> tuple[str, str] | None:
-    """Return the key under which a similar key exists, and that key; the most similar of all."""
+    """Return the section that has the most similar key, and that key."""
     places = {
         inner: field.alias or outer
         for form in holders

@@ -86,7 +86,7 @@ def _as_typed(value: object) -> object:
 
 
 def definition_error(text: str) -> PydanticCustomError:
-    """Return the error with which a validator reports a problem in its own words."""
+    """Return the error that a validator raises to report a problem in its own words."""
     return PydanticCustomError("definition", "{text}", {"text": text})
 
 

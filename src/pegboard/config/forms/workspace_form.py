@@ -51,7 +51,7 @@ class BucketForm(Form):
         None, description="Only objects whose names begin with this text. Default: all objects."
     )
     endpoint: Maybe[FilledText] = Field(None, description="The URL of the service. Default: that of AWS.")
-    region: FilledText = Field("us-east-1", description="The region for which requests are signed.")
+    region: FilledText = Field("us-east-1", description="The region that requests are signed for.")
     access_key: Maybe[ConcealedText] = Field(
         None, description="The access key, such as ${AWS_ACCESS_KEY_ID}. Without keys the bucket has to be public."
     )
@@ -76,7 +76,7 @@ class LiveSourceForm(Form):
     sitemap: Maybe[FilledText] = Field(
         None, description="The URL of a web site, or of its site map. Pages of the same host are read."
     )
-    space: FilledText = Field(description="The space to which the documents belong, such as a team or a customer.")
+    space: FilledText = Field(description="The space of the documents, such as a team or a customer.")
     name: Maybe[FilledText] = Field(
         None, description="The name of the source in that space. Default: the folder's name, or the address."
     )
@@ -105,7 +105,7 @@ class ParserForm(Form):
 
     handler: Reference = Field(description="The function, as `python:module:function`.")
     timeout_seconds: PositiveNumber = Field(30.0, description="The time limit of one file, in seconds.")
-    memory_mib: PositiveWhole = Field(512, description="The memory of the process in which it runs, in MiB.")
+    memory_mib: PositiveWhole = Field(512, description="The memory of the process that runs it, in MiB.")
 
 
 class RerankerForm(Form):
@@ -132,7 +132,7 @@ RerankerOrReference = Annotated[
 
 
 class WorkspaceForm(Form):
-    """The documents of all spaces, and the tools with which agents browse, search and read them."""
+    """The documents of all spaces, and the tools that agents use to browse, search and read them."""
 
     store: ConcealedText = Field(
         "sqlite:./documents.db",

@@ -54,7 +54,7 @@ def _text(value: object) -> object:
     return value
 
 
-# Values from the environment are Secrets, for which pydantic has no schema.
+# Values from the environment are Secrets; pydantic has no schema for them.
 ConcealedText: TypeAlias = Annotated[
     Any, BeforeValidator(concealed), AfterValidator(_text), WithJsonSchema({"type": "string"})
 ]

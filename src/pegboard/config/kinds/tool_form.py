@@ -172,7 +172,7 @@ class ToolForm(_OptionsForm):
 
     @property
     def called(self) -> str:
-        """The name under which it is declared, which no other tool may have."""
+        """The declared name, which no other tool may have."""
         return self.name
 
     @property

@@ -1,4 +1,4 @@
-"""Limit keys: the keys under which rate limits count calls, and the guard against floods of invalid calls."""
+"""Limit keys: the keys that rate limits use to count calls, and the guard against floods of invalid calls."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pegboard.core.digests import canonical_json, digest
 from pegboard.core.limits import SCHEMA_HOPS
 from pegboard.model.json_types import JSON, JSONValue, is_list, is_object
 
-_EXACT = 1 << 53  # the largest integer up to which every integer is exact as a float
+_EXACT = 1 << 53  # every integer up to this one is exact as a float
 _WITHIN = "#/$defs/"
 _PLAIN = frozenset({str, int, bool, type(None)})
 _NO_SCHEMA: JSON = {}

@@ -53,7 +53,7 @@ from pegboard.model.result import ToolResult, new_tuple
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolEntry, ToolSpec
 
-FLOOD_WINDOW_S = 60.0  # seconds in which a caller's invalid calls are counted
+FLOOD_WINDOW_S = 60.0  # how long a caller's invalid calls are counted, in seconds
 REDACTORS_REMEMBERED = 256  # redactors in the cache, one for each set of secrets
 
 log = logging.getLogger("pegboard")
@@ -241,7 +241,7 @@ class ExecutorState:
     def redactor(self, ctx: ToolContext, *sent: Secret) -> Redactor | None:
         """Return the redactor of every secret in use in this context, or `None` if there is no secret.
 
-        `sent` are tokens that the call has sent to a service, which may repeat them. The token with which the caller
+        `sent` are tokens that the call has sent to a service, which may repeat them. The token that the caller
         came is a secret as well.
         """
         if ctx.caller.subject_token is not None:

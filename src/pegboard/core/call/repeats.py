@@ -15,7 +15,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.tool import ToolEntry
 
 REPEAT_FAILURES = 5  # failures of one call in a row, with the same error text, before it is refused
-REPEAT_PAUSE_S = 60.0  # seconds for which the next call is refused
+REPEAT_PAUSE_S = 60.0  # how long the next call is refused, in seconds
 REPEATING_CALLERS = 2_000  # pairs of caller and tool with counted failures
 REPEATED_ARGUMENTS = 100  # different arguments counted for each pair
 

@@ -14,7 +14,7 @@ from pegboard.model.tool import ToolEntry
 
 
 def resolve(call: Call, snapshot: Snapshot) -> None:
-    """Find the tool in the snapshot with which the call began. Unknown and hidden names get the same error.
+    """Find the tool in the snapshot that the call began with. Unknown and hidden names get the same error.
 
     Raises:
         AsyncPredicateError: a predicate of the tool must be awaited; `resolve_awaiting` does that.

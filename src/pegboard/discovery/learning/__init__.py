@@ -1,1 +1,1 @@
-"""learning: counts which tools are called after which searches, if the operator enables it."""
+"""learning: counts the tools called after each search, if the operator enables it."""

@@ -1,4 +1,4 @@
-"""Search use: records which tools are called after which searches, and computes their use for the next search.
+"""Search use: records the tools called after each search, and computes their use for the next search.
 
 A caller's use counts only in the caller's own space. A single caller's use counts for that caller only; it counts for
 others once at least two callers agree, so that nobody can promote a tool alone. A changed tool starts at zero.
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 else:
     queries = LazyModule("pegboard.discovery.search.query")
 
-USE_WITHIN_S = 600.0  # seconds after a search in which a call counts
+USE_WITHIN_S = 600.0  # how long after a search a call counts, in seconds
 USE_CALLS = 5  # calls after a search that count
 USE_SEARCHES = 10_000  # recent searches kept until their calls come
 USE_UNWRITTEN = 1_000  # uses waiting to be written; further ones are dropped
 USE_WAIT_S = 0.25  # seconds that a search waits for recorded use before it continues without
-USE_FRESH_S = 5.0  # seconds for which the use of a space is cached
+USE_FRESH_S = 5.0  # how long the use of a space is cached, in seconds
 USE_SPACES_AT_HAND = 64  # spaces whose use is cached
 
 log = logging.getLogger("pegboard")

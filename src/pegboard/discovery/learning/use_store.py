@@ -21,7 +21,7 @@ USE_BUSY_S = 1.0  # seconds to wait for the locked file, on its own thread, and 
 USE_SPACE_ROWS = 5_000  # rows of one space in the file
 USE_CALLER_ROWS = 200  # rows of one caller in the file
 USE_SPACES = 1_000  # spaces in the file
-USE_KEPT_S = 90 * 86_400.0  # seconds for which a use counts after its last time
+USE_KEPT_S = 90 * 86_400.0  # how long a use counts after its last time, in seconds
 
 SCHEMA = Schema(
     name="learned_use",

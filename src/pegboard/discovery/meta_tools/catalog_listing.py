@@ -66,7 +66,7 @@ class CatalogListing(Struct, frozen=True, kw_only=True):
             shown -= max(shown // 20, 1)
 
     def no_agent(self, agent: str) -> str:
-        """Return the message for a namespace in which this caller sees no tools."""
+        """Return the message for a namespace where this caller sees no tools."""
         return f'Agent "{echoed(agent)}" not found{did_you_mean(agent, self.agents)}'
 
     def no_tool(self, tool: str, agent: str) -> str:
@@ -157,7 +157,7 @@ def _nearest_of(name: str, known: Mapping[str, T]) -> T | None:
 
 
 async def find(view: View, tool: str, agent: str | None = None) -> tuple[str, ToolEntry] | None:
-    """Return the visible tool that a model names, and the name by which it was found.
+    """Return the visible tool that a model names, and the name that matched.
 
     A tool is identified by namespace and own name, or by wire name, qualified id or former name. The view decides on
     visibility.

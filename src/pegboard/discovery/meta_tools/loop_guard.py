@@ -9,7 +9,7 @@ from pegboard.core.bounded_cache import BoundedCache
 from pegboard.core.digests import digest
 from pegboard.model.context import ToolContext
 
-LOOP_NUDGE_CALLS = 3  # equal requests of one session after which the answer includes a hint
+LOOP_NUDGE_CALLS = 3  # equal requests of one session until the answer includes a hint
 LOOP_SESSIONS = 2_000  # sessions that are tracked
 LOOP_QUESTIONS = 50  # requests of one session that are tracked
 

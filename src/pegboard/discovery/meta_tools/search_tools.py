@@ -20,7 +20,7 @@ from pegboard.discovery.token_count import estimated_tokens
 from pegboard.model.call_context import CallContext
 from pegboard.model.json_types import JSON, JSONValue, is_list
 
-SEARCH_ANSWER_TOKENS = 1_500  # tokens up to which a searchTools answer includes schemas
+SEARCH_ANSWER_TOKENS = 1_500  # a searchTools answer includes schemas up to so many tokens
 SEARCH_SCHEMAS = 3  # hits of each query that may include schemas
 SEARCH_HITS = 50  # hits of one query
 SEARCH_ECHO_CHARS = 4_000  # characters of a query repeated in its answer; as many as the index reads

@@ -1,4 +1,4 @@
-"""Explanation: the parts of a score, from the values with which it was computed."""
+"""Explanation: the parts of a score, from the values used to compute it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _SHARE = 0.2
 # The most that likeness adds for an embedder that knows meanings, and the deviations above the median for half of it.
 _KNOWING_SHARE = 0.5
 _HALF_AT = 6.0
-_SURE_AFTER = 2.0  # deviations beyond chance at which the likeness is certain
+_SURE_AFTER = 2.0  # deviations beyond chance where the likeness is certain
 ALIKE = 1e-6  # a spread of cosines below this is rounding
 
 

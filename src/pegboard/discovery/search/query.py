@@ -42,7 +42,7 @@ _ARGUMENT = re.compile(
 _SPLIT_SHARE = 0.5
 _SPELLING_SHARE = 0.8
 _LEAST_SPELLING = 0.5
-_GUESSED_FIRST = 6  # words of a long task for which corrections are tried, since that takes time
+_GUESSED_FIRST = 6  # words of a long task that corrections are tried for, since that takes time
 _LEAST_GUESSED_CHARS = 4  # characters of the shortest word that is corrected
 # characters of the shortest word that is corrected by one letter, since too many short words are that close
 _LEAST_SLIPPED = 6

@@ -1,4 +1,4 @@
-"""Translations: common tool words in the other languages in which people search.
+"""Translations: common tool words in the other languages of searches.
 
 Most tools are described in English, but requests come in any language. These words help if no word of a request is
 known; an embedder knows many more. A line has an English tool word, then its German, French, Spanish, Italian,

@@ -72,7 +72,7 @@ def load_listed(name: str, folder: Path, *, path: Path | None, threads: int) -> 
         where = repr(str(files or folder))
         raise FileNotFoundError(
             f"The model {name!r} is not in {where}. `pegboard workspace fetch-model` fills that folder, here or on a"
-            " machine with a network from which it is copied."
+            " machine with a network and copy it from there."
         )
     return _loaded(known.model, files, threads)
 

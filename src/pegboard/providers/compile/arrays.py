@@ -62,7 +62,7 @@ class _ListRestore:
 def _tuple(
     compiler: Compiler, first: list[JSONValue], rest: JSONValue, counted: JSON, place: Place, notes: list[str]
 ) -> Node:
-    """Return the node for a tuple: an object with one property per item, in which null ends the list early."""
+    """Return the node for a tuple: an object with one property per item; null ends the list early."""
     least, most = counted.get("minItems", 0), counted.get("maxItems")
     if most is None or most > len(first):
         compiler.lose(place, "items", "narrowed", f"no more than the first {len(first)} items can be given")

@@ -20,7 +20,7 @@ _UNTYPED_STILL = frozenset({"type", "$ref", "anyOf", "enum", "const"})
 
 
 def problems(target: str, name: str, schema: JSON) -> list[Refused]:
-    """Return the faults for which `target` would refuse a tool with this name and schema; empty if it accepts the tool.
+    """Return the reasons why `target` would refuse a tool with this name and schema; empty if it accepts the tool.
 
     An export rewrites these parts. They show what the compiler has to do, and what another client meets if it passes
     the schema on unchanged.

@@ -35,7 +35,7 @@ from pegboard.providers.targets import dialect_of
 
 COMPILED_PLACES = 2_000  # places of a schema that are compiled, with references followed
 INLINED_BYTES = 256 * KIB  # bytes of inlined definitions; often used ones would fill the request
-UNROLLED_LEVELS = 2  # levels to which a recursive schema is unrolled
+UNROLLED_LEVELS = 2  # unrolled levels of a recursive schema
 
 # They apply in addition to properties or items; no provider supports all, and a rewrite would change their meaning.
 _BESIDE = frozenset(

@@ -27,7 +27,7 @@ from pegboard.server.console.visit import Visit
 from pegboard.storage.store_error import StoreError
 
 AGENT_CALLS_SHOWN = 50  # newest calls on an agent's page
-AGENT_CALLS_S = 7 * 86_400.0  # seconds for which calls are shown
+AGENT_CALLS_S = 7 * 86_400.0  # how far back calls are shown, in seconds
 CALLERS_SHOWN = 100  # of the rules
 AGENT_TOOLS_SHOWN = 200  # tools on an agent's page
 
@@ -43,7 +43,7 @@ class AgentRow(NamedTuple):
 
 
 class Node(NamedTuple):
-    """An agent in the graph, by which tool the agent above runs it, and the agents that it runs.
+    """An agent in the graph, the tool that the agent above uses to run it, and the agents that it runs.
 
     An agent is expanded once; `is_again` marks its other places.
     """

@@ -27,7 +27,7 @@ BOARD_HITS = 5  # tools that the agents' search would find, above the pegs
 class Peg(NamedTuple):
     """A tool on the board; `asks` marks a visible tool that asks a person before every call.
 
-    `connect` is the source to which this person must connect before a call; `None` if there is none.
+    `connect` is the source that this person must connect to before a call; `None` if there is none.
     """
 
     name: str

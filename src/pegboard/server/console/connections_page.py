@@ -23,7 +23,7 @@ _COLUMNS = ("id", "person", "space", "service", "account", "issuer", "rights", "
 
 
 class Service(NamedTuple):
-    """A service to which people connect, and the live connection of this person, if there is one."""
+    """A service that people connect to, and the live connection of this person, if there is one."""
 
     source: str
     connection: ConnectionRow | None

@@ -79,7 +79,7 @@ class _Visitor(Struct, frozen=True, kw_only=True):
 
     @property
     def nonce(self) -> str:
-        """The value to which the tokens of this person's forms are bound."""
+        """The value that the tokens of this person's forms are bound to."""
         if self.session is not None:
             return self.session.nonce
         return "" if self.caller is None else self.caller.identity.credential

@@ -53,7 +53,7 @@ def meaning_of(code: str, *, asks: bool = False) -> str:
 
 
 def legend_of(codes: Iterable[Code]) -> list[Meaning]:
-    """Return the codes of hidden tools that occur, in the order in which the judge asks."""
+    """Return the codes of hidden tools that occur, in the order of the judge's questions."""
     counts = Counter(codes)
     return [Meaning(code, meaning, counts[code]) for code, meaning in _MEANINGS.items() if counts[code]]
 

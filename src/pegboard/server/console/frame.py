@@ -31,7 +31,7 @@ _GROUPS = (
     TabGroup("Tools", (
         Tab("board", "Board", "", "every tool, and who may use it"),
         Tab("matrix", "Matrix", "/matrix", "tools against profiles", True),
-        Tab("agents", "Agents", "/agents", "which agent runs which, with which tools", True),
+        Tab("agents", "Agents", "/agents", "the agents, their tools, and which agent runs which", True),
     )),
     TabGroup("Now", (
         Tab("consents", "Consents", "/consents", "calls that wait for a decision"),

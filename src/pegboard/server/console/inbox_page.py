@@ -40,7 +40,7 @@ CREDENTIAL_SHOWN_CHARS = 12  # of the digest that names a credential
 ANSWER_SHOWN_CHARS = 160  # of the arguments of a decided call
 ARGUMENT_LINE_CHARS = 100  # of a value that stands in the line of its name
 HEADLINE_CHARS = 60  # of an argument in the title of a question
-READERS_ASKED = 20  # tools that only read, for which it is asked whether the person may use them
+READERS_ASKED = 20  # read-only tools checked for whether the person may use them
 READERS_SHOWN = 4  # tools that only read, offered to a person who decides
 
 _KINDS = ("same", "any", "value", "out")
@@ -58,11 +58,11 @@ class Argument(NamedTuple):
 class Question(NamedTuple):
     """A record with what a person needs to judge it; `about` and `risks` are of the tool as it is declared now.
 
-    `shown` has the arguments with which the call would run, in the order of their declaration, and
+    `shown` has the arguments of the call, in the order of their declaration, and
     `headline` the first of them in a few words. `readers` are tools of the same namespace that only read, so that the
     person can look first. `why` is the reason for asking, if the card shows all else that the question says.
 
-    `arguments` are those with which the call would run, and `read` is their digest; `was` are those of the caller if
+    `arguments` are those of the call, and `read` is their digest; `was` are those of the caller if
     somebody has edited them. `has_approved` says that the person is one of two who must.
     """
 
@@ -281,7 +281,7 @@ def _answer(consent: Consent, now: float) -> Answer:
 
 
 def _arguments(consent: Consent) -> str:
-    """Return the arguments with which the call runs, redacted as they are stored, in one line that may be cut."""
+    """Return the arguments of the call, redacted as in the store, in one line that may be cut."""
     shown = shown_arguments_of(consent)
     return "" if shown is None else one_line(dict(shown), ANSWER_SHOWN_CHARS)
 

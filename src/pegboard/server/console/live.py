@@ -24,7 +24,7 @@ from pegboard.server.limits import STREAM_PING_S
 from pegboard.telemetry.call_log import name_of
 
 LIVE_STREAMS = 50  # open at once
-LIVE_BATCH_S = 0.05  # seconds in which events are collected for one write
+LIVE_BATCH_S = 0.05  # how long events are collected for one write, in seconds
 LIVE_NAME_CHARS = 128  # of a requested name
 
 

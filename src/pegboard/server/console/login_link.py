@@ -6,7 +6,7 @@ import hmac
 import time
 from collections.abc import Callable
 
-LINK_S = 3600.0  # seconds after the start in which the link may be opened
+LINK_S = 3600.0  # how long after the start the link may be opened, in seconds
 
 
 class LoginLink:

@@ -9,7 +9,7 @@ _DIGITS = 20  # longer numbers are compared as text
 
 
 def natural_key(name: str) -> str:
-    """Return the key by which a name is sorted; different names have different keys.
+    """Return the sort key of a name; different names have different keys.
 
     >>> sorted(["read_10", "read_2", "read"], key=natural_key)
     ['read', 'read_2', 'read_10']

@@ -1,4 +1,4 @@
-"""Pending config: the port through which the console compares changed files of the config, and takes them."""
+"""Pending config: lets the console compare and apply changed files of the config."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ async def _with_files(headers: Mapping[bytes, bytes], raw: bytes) -> SentForm:
         for name, value in form.multi_items():
             if not isinstance(value, UploadFile):
                 fields[name] = _text(value)
-            # Browsers send a file without a name for a field in which nothing was chosen.
+            # Browsers send a file without a name for a field that was left empty.
             elif value.filename:
                 sent = SentFile(value.filename, await value.read())
                 files[name] = (*files.get(name, ()), sent)

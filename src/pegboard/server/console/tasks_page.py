@@ -20,7 +20,7 @@ from pegboard.server.console.visit import Visit
 from pegboard.tasks.tasks import OPERATOR, Asking, Tasks
 
 TASKS_SHOWN = 500  # tasks on one page
-STUCK_S = 300.0  # seconds without any sign of a running task, after which it is shown first
+STUCK_S = 300.0  # seconds without any sign of a running task until it is shown first
 
 _COLUMNS = ("id", "tool", "state", "created", "updated", "how_far")
 _ORDER = {"stuck": 0, "asks": 1, "failed": 2, "runs": 3, "completed": 4, "cancelled": 5}

@@ -33,7 +33,7 @@ from pegboard.server.console.trial import Outcome, tried
 from pegboard.server.console.visit import LOOKING, Lens, Visit
 from pegboard.server.principal import Identity, Principal
 
-REACH_ASKED = 100  # callers and profiles for which a tool's page says whether they have it
+REACH_ASKED = 100  # callers and profiles checked on a tool's page
 
 _FACTS = (
     "source", "origin", "consent", "rate_limit", "timeout_s", "max_concurrency", "max_result_bytes", "task",

@@ -43,7 +43,7 @@ class ConnectionRoutes:
         return json_reply(listed if person is None else {**listed, "sources": sources})
 
     async def begin(self, request: ApiRequest) -> Reply:
-        """Answer with a link at which the caller connects to a source, once."""
+        """Answer with a link where the caller connects to a source, once."""
         access = self._access(request)
         body = await self._api.body(request)
         source = body.get("source")

@@ -498,7 +498,7 @@ _PATHS: JSON = {
             [_query("user", "Of this user.", _TEXT)],
         ),
         "post": {
-            **_plain("begin_connection", "Get a link at which you connect an account, once.", _LINK,
+            **_plain("begin_connection", "Get a link for connecting an account, once.", _LINK,
                      also=(201, 422)),
             "requestBody": {"required": True, "content": {"application/json": {"schema": {
                 **object_of(("source",), source=_TEXT), "additionalProperties": False,

@@ -43,7 +43,7 @@ SPEC = tool_spec(
         "ttl_s": {
             "type": "number",
             "exclusiveMinimum": 0,
-            "description": "Seconds after which the value is forgotten; for set.",
+            "description": "Seconds until the value is forgotten; for set.",
         },
     },
     required=("action", "key"),

@@ -56,7 +56,7 @@ def render(request: dict[str, Any], payload: bytes) -> str:
 
 
 def new_environment(kind: type[Environment] = Environment) -> Environment:
-    """Return a sandbox in which undefined names are errors."""
+    """Return a sandbox where undefined names are errors."""
     environment = kind(undefined=StrictUndefined, autoescape=False)
     # Jinja's global functions lead to all of Python through their attributes, and none is needed.
     environment.globals = {}

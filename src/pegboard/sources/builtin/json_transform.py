@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
     expressions = LazyModule("pegboard.sources.expressions")
 
-TRANSFORM_INLINE_S = 0.01  # seconds after which an expression is restarted in a thread, where it blocks nobody
+TRANSFORM_INLINE_S = 0.01  # seconds until an expression is restarted in a thread, where it blocks nobody
 TRANSFORM_THREADS = 4  # threads for slow expressions of all callers
 
 

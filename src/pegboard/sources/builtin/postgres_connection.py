@@ -19,7 +19,7 @@ from pegboard.model.error import CallError
 from pegboard.sources.builtin.sql_statement import Query
 
 POSTGRES_MESSAGE_BYTES = 16 * MIB  # bytes of one row or message
-POSTGRES_GRACE_S = 0.5  # seconds past the deadline after which a query that the server has not stopped is abandoned
+POSTGRES_GRACE_S = 0.5  # seconds past the deadline until a query that the server has not stopped is abandoned
 
 _LOOK_S: Final = 0.1
 # What a pipe has room for, whatever the system.

@@ -101,7 +101,7 @@ class Name(NamedTuple):
     is_hidden: bool = False
 
     def spellings(self) -> frozenset[str]:
-        """Return the forms in which the server may know this name.
+        """Return the forms of this name that the server may use.
 
         It truncates long names, in bytes of the database's encoding, and lower-cases non-ASCII letters in some
         encodings only.

@@ -153,7 +153,7 @@ def _subject(subject: str) -> str:
         text = "The subject has a line break or another control character. Remove it."
         raise CallError("invalid_arguments", text)
     if "=?" in subject:
-        text = "The subject has '=?', with which mail programs begin an encoded text. Write the text itself."
+        text = "The subject has '=?', which starts an encoded text in mail programs. Write the text itself."
         raise CallError("invalid_arguments", text)
     return subject.encode("utf-8", "replace").decode()
 

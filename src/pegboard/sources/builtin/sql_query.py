@@ -181,7 +181,7 @@ def _engine(scheme: str, config: SqlConfig, services: Services) -> Callable[[str
 
 
 def _check_file(path: Path, services: Services) -> None:
-    """Refuse a file in which Pegboard stores keys, consents or other security data.
+    """Refuse a file where Pegboard stores keys, consents or other security data.
 
     Raises:
         DefinitionError: it is such a file.

@@ -24,7 +24,7 @@ _BEFORE_A_RUN = frozenset({-32600, -32001})
 
 
 class SentRequest(Struct, frozen=True, kw_only=True):
-    """A request of ours, by which its answer and progress are recognised."""
+    """A request of ours, for recognising its answer and progress."""
 
     request_id: int | str
     progress_token: int | str | None = None

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 MCP_FIRST_RETRY_S = 0.2  # seconds before the first reconnection; doubled after each failure
 MCP_LONGEST_RETRY_S = 30.0  # the longest wait, in seconds
-MCP_BREAKER_FAILURES = 5  # failures within the window after which the longest wait applies
+MCP_BREAKER_FAILURES = 5  # failures within the window until the longest wait applies
 MCP_BREAKER_WINDOW_S = 60.0  # seconds of that window
-MCP_STEADY_S = 10.0  # seconds after which a connection counts as stable and ends the series of failures
+MCP_STEADY_S = 10.0  # seconds until a connection counts as stable and ends the series of failures
 MCP_NUDGE_S = 1.0  # seconds between two attempts that calls trigger
 MCP_SHORTEST_RELIST_S = 0.05  # seconds between two listings while a server keeps announcing changes; doubled each time
 MCP_LONGEST_RELIST_S = 5.0  # the longest wait between them, in seconds

@@ -55,7 +55,7 @@ from pegboard.sources.mcp.turns import Turns
 from pegboard.sources.mcp.upstream_resources import ResourceRequest, UpstreamResources
 
 MCP_INPUT_ROUNDS = 10  # rounds of questions in one call
-MCP_MUTE_CALLS = 5  # consecutive calls without any answer after which the server counts as unreachable instead of busy
+MCP_MUTE_CALLS = 5  # consecutive calls without any answer until the server counts as unreachable instead of busy
 # Seconds for a connection and its TLS handshake: TCP repeats a lost packet after 1 and 3 seconds, and next after 7.
 MCP_HTTP_PROBE_S = 4.0
 MCP_LISTEN_AGAIN_S = 5.0  # seconds before a subscription that ended is renewed

@@ -33,7 +33,7 @@ _MIME = re.compile(r"[\w.+/-]{1,100}")
 _SIZES = re.compile(r"any|\d{1,5}x\d{1,5}")
 # Beyond it readers of JSON differ.
 _LARGEST_SIZE: Final = 2**53 - 1  # the largest integer that every JSON parser reads exactly
-# The lists in an answer, and the keys under which their items have metadata.
+# The lists in an answer, and the keys of their items' metadata.
 _LISTS: Final = ("content", "contents", "messages", "resources", "resourceTemplates", "prompts")
 _INNER: Final = ("content", "resource")
 _BLOCK_TYPES: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
@@ -43,7 +43,7 @@ _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorld
 def uri_here(server: str, uri: str) -> str:
     """Return our form of a server's URI or template: two servers may use the same one.
 
-    The URI of a user interface keeps its scheme, by which hosts recognise it.
+    The URI of a user interface keeps its scheme, so that hosts recognise it.
     """
     if uri.startswith("ui://"):
         return f"ui://{server}/{uri.removeprefix('ui://')}"

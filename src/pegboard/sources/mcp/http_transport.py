@@ -351,7 +351,7 @@ def _is_forgotten(status: int, body: bytes, sent: SentRequest, bounds: Bounds) -
 
 
 def _judged(status: int, media: str, body: bytes, sent: SentRequest, bounds: Bounds) -> tuple[bytes, str]:
-    """Return the body of a response, and the media type under which the SDK may parse it.
+    """Return the body of a response, and the media type for the SDK's parser.
 
     The SDK compares only the beginning of the type, and takes `application/jsonl` or a repeated type for JSON. A body
     that was not checked as JSON here gets another type.

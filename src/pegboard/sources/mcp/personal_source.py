@@ -1,4 +1,4 @@
-"""Personal source: an MCP server to which every person has an own account, connection and list."""
+"""Personal source: an MCP server where every person has their own account, connection and list."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 else:
     token_auth = LazyModule("pegboard.connections.token_auth")
 
-PERSON_IDLE_S = 300.0  # seconds after which an unused session of a person ends
+PERSON_IDLE_S = 300.0  # seconds until an unused session of a person ends
 PERSON_LISTS = 10_000  # persons whose list is remembered
 CONNECT_TOOL = "connect"
 """The name of the only tool of a source that is not known to a person yet."""
@@ -97,7 +97,7 @@ class FirstUse(LockFile):
         self._most, self._is_full = most, False
 
     def accept(self, server: str, definitions: Mapping[str, JSON]) -> None:
-        """Take the definitions for which there is room."""
+        """Take as many definitions as there is room for."""
         known = self.pins(server)
         new = [name for name in definitions if name not in known]
         room = max(self._most - len(known), 0)
@@ -119,11 +119,11 @@ class PersonalMcpSource(McpSource):
     own list has it with the same definition. Resources and prompts are those of each person's own lists.
 
     Args:
-        settings: the server. Its `trust` is not `any`, with which one person's server could define another's tools.
+        settings: the server. Its `trust` is not `any`, because one person's server could then define another's tools.
         credentials: the tokens of the persons.
         sessions: the open sessions; shared by the sources of a process.
         lock: the accepted definitions.
-        idle_s: seconds after which an unused session ends.
+        idle_s: seconds until an unused session ends.
         clock: seconds, monotonic.
     """
 

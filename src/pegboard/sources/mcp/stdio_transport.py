@@ -37,7 +37,7 @@ from pegboard.sources.mcp.turns import between_readings
 
 MCP_PROGRESS_S = 0.1  # seconds between two forwarded progress messages
 MCP_MESSAGES_IN_HAND = 16  # messages read from a program that the SDK has not yet taken
-MCP_BAD_LINES = 1_000  # consecutive invalid lines after which a program is given up
+MCP_BAD_LINES = 1_000  # consecutive invalid lines until a program is given up
 MCP_PROGRESSING_CALLS = 1_000  # calls of one program whose last progress is remembered
 MCP_EXIT_WAIT_S = 1.0  # seconds for a program to exit after it closed its stdout
 

@@ -49,7 +49,7 @@ MCP_PING_S = 2.0  # seconds between two pings of a program that has nothing to d
 # Over HTTP a ping is a new connection, often with a TLS handshake, so it is sent less often. With the time limit below
 # and the interval of alerts, a silent server is still reported within 10 seconds.
 MCP_HTTP_PING_S = 3.5
-MCP_PROGRAM_START_S = 8.0  # seconds in which a program usually starts and lists its tools
+MCP_PROGRAM_START_S = 8.0  # how long a program usually needs to start and list its tools, in seconds
 MCP_REFRESH_S = (30.0, 300.0, 3_600.0)  # seconds between listings of a server that does not announce changes; growing
 
 log = logging.getLogger("pegboard")
@@ -135,7 +135,7 @@ class McpSource(Composable):
 
     @property
     def answer_s(self) -> float:
-        """The time in which a server that works usually lists its tools; a program must start first."""
+        """The time that a working server usually needs to list its tools; a program must start first."""
         return MCP_PROGRAM_START_S if self.settings.transport == "stdio" else PROBE_S
 
     @property

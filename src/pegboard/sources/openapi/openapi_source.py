@@ -40,7 +40,7 @@ from pegboard.sources.openapi.security_schemes import SecurityNeeds, security_of
 from pegboard.sources.tool_names import own_names
 
 OPENAPI_FETCH_S = 30.0  # seconds to fetch a description
-OPENAPI_SOON_FAILURES = 5  # failed fetches after which its operations are no longer expected soon
+OPENAPI_SOON_FAILURES = 5  # failed fetches until its operations are no longer expected soon
 OPENAPI_RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # seconds between failed fetches; the last one repeats
 OPENAPI_NAME_BYTES = 256  # bytes of an operation's name before it becomes a tool name
 

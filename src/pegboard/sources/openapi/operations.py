@@ -38,7 +38,7 @@ from pegboard.sources.openapi.request_bodies import (
 from pegboard.sources.openapi.schema_translation import SchemaTranslation, SchemaTranslator
 
 OPENAPI_ANSWER_OBJECTS = 400  # objects in the schema of a response; references beyond them are left open
-OPENAPI_LESS_ROOM = 8  # factor by which that limit is reduced if the whole is too complex
+OPENAPI_LESS_ROOM = 8  # that limit is divided by this if the whole is too complex
 
 Where = Literal["path", "query", "querystring", "header", "cookie", "body"]
 # Header parameters that OpenAPI ignores, because other parts of an operation declare them.
@@ -295,7 +295,7 @@ class OperationReader:
             return None
 
     def _with_files(self, form: JSON, fields: Mapping[str, Field]) -> JSON:
-        """Return the schema of a form in which files are base64 texts."""
+        """Return the schema of a form with files as base64 texts."""
         files = {
             name: as_base64(inner, self.document)
             for name, inner in form["properties"].items()

@@ -85,7 +85,7 @@ def content_of(body: JSON) -> tuple[str | None, JSON]:
 
 
 def _ranked(declared: str, content: JSON) -> tuple[int, str]:
-    """Return the preference of a media type, and the type in which the body is sent."""
+    """Return the preference of a media type, and the type of the sent body."""
     schema: Any = content.get("schema")
     media = (
         BYTES if declared in _RANGES and is_object(schema) and _is_binary(schema) else _RANGES.get(declared, declared)

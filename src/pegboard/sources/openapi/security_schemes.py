@@ -29,7 +29,7 @@ class SecurityScheme(Struct, frozen=True, kw_only=True):
 
     Args:
         name: its name in the document.
-        place: where an `apiKey` goes, and `key_name` under which name.
+        place: where an `apiKey` goes; `key_name` is its name there.
         http_scheme: `bearer`, `basic` or another one of an `http` scheme, in lower case.
         flows: those of `oauth2`, by the document's name, such as `authorizationCode`.
         metadata_url: the metadata of the issuer, of `openIdConnect`, or of `oauth2` from OpenAPI 3.2 on.

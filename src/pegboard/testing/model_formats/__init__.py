@@ -1,1 +1,1 @@
-"""model_formats: the wire formats of the providers, in which the scripted model answers; one module each."""
+"""model_formats: the wire formats of the providers, used by the scripted model; one module each."""

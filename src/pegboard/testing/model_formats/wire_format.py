@@ -156,7 +156,7 @@ def merged(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Yield a text in the pieces in which it is streamed."""
+    """Yield a text in the pieces of a stream."""
     for start in range(0, len(text), _PIECE):
         yield text[start : start + _PIECE]
 

@@ -111,7 +111,7 @@ def _likely(payload: bytes) -> list[str]:
     """Return the possible encodings of a text, the likeliest first.
 
     The library distinguishes scripts and multibyte encodings well, but Latin code pages badly in short texts. For those
-    we take the page in which most characters are common letters, and Windows-1252 on a tie.
+    we take the page where most characters are common letters, and Windows-1252 on a tie.
     """
     telling: list[bytes] = []
     size = 0

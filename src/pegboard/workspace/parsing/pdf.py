@@ -15,7 +15,7 @@ from pegboard.workspace.parsing.foreign import recognized
 from pegboard.workspace.parsing.parsed import Parsed, UnreadableError, check_chars, cleaned, one_line
 
 PDF_PAGES = 10_000  # pages of one PDF
-OCR_DOTS_PER_INCH = 200  # the resolution of a page for text recognition, at which most engines work well
+OCR_DOTS_PER_INCH = 200  # the resolution of a page for text recognition; most engines work well with it
 OCR_PIXELS = 25_000_000  # pixels of a page for text recognition; larger pages get a lower resolution
 
 # With an optional zone, as in `D:20260102030405+02'00'`.

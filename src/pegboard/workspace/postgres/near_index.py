@@ -19,12 +19,12 @@ from pegboard.workspace.store.near import NearIndex, read_near_index, setting_of
 NEAR_INDEX_CANDIDATES = 400  # candidates that an index examines
 NEAR_INDEX_RECALL = 0.95  # the share of the ten nearest that an index must find to be used
 NEAR_INDEX_PROBES = 20  # questions of the measurement
-NEAR_INDEX_GROWTH = 2  # growth of a space after which an insufficient index is built again
+NEAR_INDEX_GROWTH = 2  # an insufficient index is built again after the space has grown by this factor
 NEAR_INDEX_DIMENSIONS = 2_000  # the largest dimension of an index: pgvector's own limit
 NEAR_INDEX_MEMORY_MIB = 256  # MiB of server memory for building an index
 
 _LOCK: Final = 1_735_140_913  # our advisory lock for building one index at a time
-_NEAREST: Final = 10  # hits of a search by which an index is judged
+_NEAREST: Final = 10  # hits of a search used to judge an index
 
 
 def build_near_indexes(db: Connection, *, exact_passages: int) -> Iterator[NearIndex]:

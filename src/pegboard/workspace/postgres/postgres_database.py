@@ -40,7 +40,7 @@ from pegboard.workspace.store.near import NearIndex
 from pegboard.workspace.store.querying import Copy, cells_of, created
 from pegboard.workspace.store.readable_spaces import ReadableSpaces
 
-VECTOR_EXACT_PASSAGES = 20_000  # passages of a space up to which all are compared; above, an index may be used
+VECTOR_EXACT_PASSAGES = 20_000  # all passages of a space up to this number are compared; above, an index may be used
 
 T = TypeVar("T")
 log = logging.getLogger("pegboard")
@@ -144,7 +144,7 @@ class PostgresDatabase:
 
     Args:
         uri: `postgresql://…`; its user can create a schema and the extension `vector`, or they exist.
-        exact_passages: passages of a space up to which a search compares all; above, an index may be used.
+        exact_passages: a search compares all passages of a space up to this number; above, it may use an index.
 
     Raises:
         DefinitionError: the URI is invalid.

@@ -15,7 +15,7 @@ class PostgresDocumentStore(SqlDocumentStore):
     Args:
         uri: `postgresql://…`.
         embedder: makes vectors of passages and questions; without one, search uses words only.
-        exact_passages: passages of a space up to which a search compares all; above, an index may be used.
+        exact_passages: a search compares all passages of a space up to this number; above, it may use an index.
 
     Raises:
         DefinitionError: the URI is invalid.

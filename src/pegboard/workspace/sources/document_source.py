@@ -85,7 +85,7 @@ class DocumentSource(Protocol):
         ...
 
     async def beginning(self, file: SourceFile) -> bytes:
-        """Return the first bytes of a file, by which its format is recognized; at least `SIGNATURE_BYTES` of them."""
+        """Return the first bytes of a file, for recognizing its format; at least `SIGNATURE_BYTES` of them."""
         ...
 
     async def fetch(self, file: SourceFile, *, max_bytes: int, known_etag: str) -> Fetched | None:

@@ -32,7 +32,7 @@ from pegboard.workspace.sources.document_source import (
 from pegboard.workspace.store.source_settings import SourceRoot
 from pegboard.workspace.store.writing import StoredFile
 
-SETTLED_S = 2.0  # seconds after a change in which a file may change again without another time stamp
+SETTLED_S = 2.0  # how long after a change a file may change again with the same time stamp, in seconds
 FOLDER_BATCH_FILES = 100  # files listed at once
 
 _TRIES = 3  # attempts to read a file that keeps changing
@@ -168,7 +168,7 @@ class FolderSource:
 
 
 def own_outputs() -> frozenset[tuple[int, int]]:
-    """Return the device and inode numbers of the files to which this process writes its output."""
+    """Return the device and inode numbers of the files that receive the output of this process."""
     found: set[tuple[int, int]] = set()
     for handle in _OUTPUTS:
         with suppress(OSError):

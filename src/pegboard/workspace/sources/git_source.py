@@ -324,7 +324,7 @@ class GitSource:
             settings |= await self._reached()
         env = {**_ENV, "GIT_CONFIG_COUNT": str(len(settings))}
         if self._place.is_local:
-            # The configuration of a local repository can name a server from which git would fetch missing objects.
+            # The configuration of a local repository can name a server, and git would fetch missing objects from it.
             env["GIT_ALLOW_PROTOCOL"] = "none"
         # Not as arguments, which other users of the machine can see.
         for number, (name, value) in enumerate(settings.items()):

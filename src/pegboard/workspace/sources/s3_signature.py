@@ -17,7 +17,7 @@ _NO_BODY: Final = hashlib.sha256(b"").hexdigest()
 
 
 class S3Keys(CarriesCredentials, frozen=True, kw_only=True):
-    """The keys of an account, and the region for which requests are signed."""
+    """The keys of an account, and the region that requests are signed for."""
 
     access_key: str
     secret_key: Secret

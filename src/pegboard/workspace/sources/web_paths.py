@@ -1,4 +1,4 @@
-"""Web paths: the path and the bytes under which a page of the web is stored."""
+"""Web paths: the path and the stored bytes of a page of the web."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _whole_scope(db: Connection, ctx: ToolContext) -> DocumentScope:
 
 
 def principals_of(ctx: ToolContext) -> list[str]:
-    """Return the principals under which a caller may have grants."""
+    """Return the principals whose grants a caller has."""
     users = [] if ctx.user_id is None else [f"user:{ctx.user_id}"]
     return [*users, *(f"role:{role}" for role in sorted(ctx.roles))]
 

@@ -46,7 +46,7 @@ class NearIndex(Struct, frozen=True, kw_only=True):
 
 
 def setting_of(space_n: int) -> str:
-    """Return the name in `settings` under which a space's index is recorded."""
+    """Return the name of a space's index in `settings`."""
     return f"near:{space_n}"
 
 

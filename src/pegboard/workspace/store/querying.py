@@ -1,7 +1,7 @@
 """Querying: runs one SELECT over the tables of a scope, in a separate database with only these tables.
 
 The tables that a query names are copied to a temporary database, so the query can reach nothing else by any name,
-function or error. An authorizer on the shared tables would not work: it would have to know through which view a row is
+function or error. An authorizer on the shared tables would not work: it would have to know which view a row is
 read, and SQLite reports a CTE with a view's name as that view.
 """
 

@@ -15,7 +15,7 @@ from pegboard.workspace.store.scoring import best_score, idf, part_of_score
 from pegboard.workspace.store.spellings import NEAR_SPELLINGS, SLIP_CHARS, compounds_of, near_terms, slips_of
 
 SEARCH_DOCUMENT_TERMS = 64  # different words of one question that are scored
-# words of one question from which those are chosen; a question of 10,000 characters has no more
+# words of one question to choose those from; a question of 10,000 characters has no more
 SEARCH_COUNTED_TERMS = 5_000
 SEARCH_EXPANDED_WORDS = 16  # words of one question whose compounds and near spellings are looked up
 _COUNTED_AT_ONCE = 1_000  # terms in one statement
@@ -47,7 +47,7 @@ class QuestionWords(Struct, frozen=True, kw_only=True):
     """The words of a question that occur in the scope, with their weights.
 
     The weight of a word is its rarity times its frequency in the question. `missing` are words that no passage has, and
-    `corrected` those for which passages with a similar spelling were found.
+    `corrected` those whose passages were found by a similar spelling.
     """
 
     groups: tuple[_Group, ...] = ()
@@ -175,7 +175,7 @@ class _Reading(Struct, frozen=True, kw_only=True):
 
     @property
     def too_many(self) -> int:
-        """The number of passages from which a part of a name tells nothing, and costs a look at each of them."""
+        """A part of a name in so many passages or more tells nothing, and would cost a look at each of them."""
         return max(_TELLING, self.passages // 2)
 
     @property

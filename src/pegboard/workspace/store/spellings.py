@@ -16,12 +16,12 @@ SPELLING_CHARS = (4, 32)  # letters of the shortest and the longest term that is
 SPELLINGS_COMPARED = 40  # terms with the most common runs of letters, whose letters are compared
 NEAR_SPELLINGS = 4  # terms that stand for one mistyped word
 COMPOUNDS_OF_WORD = 24  # compounds that one word of a question finds
-SLIP_CHARS = (3, 24)  # letters of a word in which typing slips are undone
+SLIP_CHARS = (3, 24)  # length of a word whose typing slips are undone, in letters
 
 _RUN: Final = 3
 _BEGIN, _END = "^", "$"
 _TERM: Final = ""  # the row that lists a term itself
-_ONE_EDIT_CHARS: Final = 4  # letters of a word from which one mistake is likely
+_ONE_EDIT_CHARS: Final = 4  # one mistake is likely in words of at least so many letters
 _TWO_EDITS_CHARS: Final = 8  # and two
 _THREE_EDITS_CHARS: Final = 14  # and three: a mistake in an ending also keeps the stemmer from removing it
 _DOUBLED_CHARS: Final = 5  # letters of a word that may have an extra letter or lack one of a double letter

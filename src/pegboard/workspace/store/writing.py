@@ -35,7 +35,7 @@ Stored = Literal["added", "changed", "renamed", "unchanged", "failed"]
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _TABLE_NAME_CHARS = 60
 _TABLE_TYPES = frozenset(("text/csv", "text/tab-separated-values"))
-_LANGUAGE_CHARS = 20_000  # characters by which the language of a document is told
+_LANGUAGE_CHARS = 20_000  # characters used to detect the language of a document
 ANALYSIS = 1
 """The analyzer that documents are read with; those of an earlier one are read again."""
 

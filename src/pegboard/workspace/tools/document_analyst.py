@@ -31,7 +31,7 @@ ANALYSIS_QUOTE_CHARS = 1_000  # characters of one citation
 
 NAME: Final = "document-analyst"
 _OF_MANY: Final = frozenset({"document_id", "document_ids", "source_ids", "folder_path", "feed_ids", "metadata"})
-_SOME_WORDS: Final = (6, 3)  # words of a quote by which its lines are found
+_SOME_WORDS: Final = (6, 3)  # words of a quote for finding its lines
 _AROUND_CHARS: Final = 200  # characters searched before and after the expected place of a quote
 _LINES: Final = 20  # lines searched for a quote
 # Characters that models interchange; the citation always shows the document's own.

@@ -1,4 +1,4 @@
-"""Channels: create the channel through which one request can ask its client, for either era."""
+"""Channels: create the channel for asking the client of a request, for either era."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class ClientChannel:
         self.capabilities = capabilities
         self.missing: dict[str, JSON] = {}
         self.refused_with: int | None = None
-        """The JSON-RPC error code with which the call is refused."""
+        """The JSON-RPC error code of the refusal."""
 
     # -- capabilities of the client
 

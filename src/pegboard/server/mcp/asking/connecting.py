@@ -19,7 +19,7 @@ from pegboard.server.mcp.protocol.jsonrpc import URL_ELICITATION_REQUIRED, RpcEr
 if TYPE_CHECKING:
     from pegboard.connections.connections import Connections
 
-CONNECT_WAIT_S = 45.0  # seconds for which a repeated call waits for its person; many clients give up after 60
+CONNECT_WAIT_S = 45.0  # how long a repeated call waits for its person, in seconds; many clients give up after 60
 CONNECT_POLL_S = 0.25  # seconds between two checks whether a link was used
 
 

@@ -21,7 +21,7 @@ from pegboard.server.mcp.asking.notifications import Notifications
 
 _RECORD = "consent"
 _CONNECT = "pegboard.connect."
-CONNECT_ROUNDS = 3  # rounds in which a call asks to connect one source before it ends
+CONNECT_ROUNDS = 3  # how often a call asks to connect one source before it ends
 INPUT_MISFITS = 3  # answers to one question that may be invalid before the call ends
 
 

@@ -20,7 +20,7 @@ from pegboard.server.sealing import REQUEST_STATE_S, Sealing
 log = logging.getLogger("pegboard.serve")
 ASKING_METHODS: Final = frozenset(("tools/call", "prompts/get", "resources/read"))
 """The methods whose results may ask for input. Source: MCP 2026-07-28, multi round-trip requests."""
-CLOCK_SKEW_S = 60.0  # seconds by which another worker's clock may be ahead of ours
+CLOCK_SKEW_S = 60.0  # how far another worker's clock may be ahead of ours, in seconds
 _KIND = b"request state "
 """The prefix of a sealed state, so that values sealed for other purposes are not accepted."""
 _UNKNOWN = "The answer was refused: the store of consents does not respond. Nothing was run; call again without it."

@@ -21,7 +21,7 @@ _FEWER_RIGHTS = "the sender of the answer no longer has all the roles that the c
 
 
 class _Question(NamedTuple):
-    """An open question, and the roles with which its call began."""
+    """An open question, and the roles of the caller when the call began."""
 
     answered: asyncio.Future[JSON]
     roles: frozenset[str]

@@ -84,7 +84,7 @@ class SessionStream(EventStream):
     """The stream of one request of a session, or of the session itself.
 
     It outlives its connection: a client that reconnects continues where it was, and messages are kept meanwhile.
-    `is_primed` streams start with an event from which a client can resume.
+    `is_primed` streams start with an event, so that a client can resume from it.
     """
 
     def __init__(self, streams: SessionStreams, send: Send | None, *, is_primed: bool) -> None:
