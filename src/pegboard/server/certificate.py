@@ -1,23 +1,26 @@
-"""Certificate: the TLS certificate of the server, read again when it is renewed, and the time when it ends."""
+"""Certificate: the TLS certificate of the server, reloaded after a renewal, and its expiry."""
 
 from __future__ import annotations
 
-import re
 import ssl
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pegboard.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from cryptography import x509
+else:
+    x509 = LazyModule("cryptography.x509")
 
 CERTIFICATE_WARN_S = 7 * 86_400.0  # seconds before its expiry when a certificate counts as a fault
 
-# `Validity` of X.509: two times in a sequence, each UTCTime or GeneralizedTime (RFC 5280, 4.1.2.5).
-_TIME = rb"(?:\x17\x0d(\d{12})Z|\x18\x0f(\d{14})Z)"
-_VALIDITY = re.compile(rb"\x30." + _TIME + _TIME, re.DOTALL)
-
 
 class ServerCertificate:
-    """A certificate with its key. `context` serves it; `check` reads the files again after they have changed.
+    """A certificate with its key. `context` serves it; `check` reloads the files after a change.
 
     Args:
         path: the certificate and its chain, as PEM.
@@ -39,10 +42,10 @@ class ServerCertificate:
         changed = tuple(file.stat().st_mtime_ns for file in (self.path, self._key) if file is not None)
         if changed == self._loaded:
             return
-        # A file that is being written fails here, and the old one stays in use.
+        # A half-written file fails here, and the old certificate stays in use.
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.path, self._key)
         self.context.load_cert_chain(self.path, self._key)
-        self._ends = end_of(self.path.read_text(encoding="ascii", errors="replace"))  # raw: the operator's own file
+        self._ends = end_of(self.path.read_bytes())  # raw: the operator's own file
         self._loaded = changed
 
     async def check(self) -> None:
@@ -54,27 +57,17 @@ class ServerCertificate:
         try:
             self._load()
         except (OSError, ValueError) as error:
-            raise OSError(f"{str(self.path)!r} cannot be used, and the old certificate stays: {error}") from error
+            raise OSError(f"{str(self.path)!r} cannot be used; the old certificate stays in use: {error}") from error
         left_s = self._ends - self._wall_clock()
         if left_s < CERTIFICATE_WARN_S:
             word = "expired" if left_s <= 0 else "expires"
             raise OSError(f"{str(self.path)!r} {word} at {datetime.fromtimestamp(self._ends, UTC):%Y-%m-%d %H:%M} UTC")
 
 
-def end_of(pem: str) -> float:
-    """Return when the first certificate of a PEM text ends, in seconds since 1970.
+def end_of(pem: bytes) -> float:
+    """Return the expiry of the first certificate in a PEM text, in seconds since 1970.
 
     Raises:
-        ValueError: it has no certificate.
+        ValueError: it has no valid certificate.
     """
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-    if begin not in pem:
-        raise ValueError("no certificate in it")
-    first = begin + pem.partition(begin)[2].partition(end)[0] + end
-    validity = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(first))
-    if validity is None:
-        raise ValueError("a certificate without an end")
-    short, full = validity.group(3), validity.group(4)
-    # Years from 50 are those of the last century.
-    text = (full or (b"19" if short >= b"50" else b"20") + short).decode()
-    return datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
+    return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()

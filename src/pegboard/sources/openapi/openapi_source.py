@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -54,9 +55,9 @@ class ApiSettings:
     `spec` is the URL of its description, or `None` if the text is passed in. `operations` and the keys of
     `operation_groups` and `call_intent` are globs over operationIds, our names, and `GET /path`; `rename` maps an
     operationId or a `GET /path` to our name. `headers` and `query` are sent with every request. `own` are fields of
-    every tool's declaration. `read` parses the text of a description. `credentials` have a token for each request.
-    `authenticate` returns what is sent instead, from the security schemes of the document; it may run in a thread, and
-    raises `DefinitionError`.
+    every tool's declaration. `read` parses the text of a description. `credentials` provide a token for each request.
+    `authenticate` returns the ones to use instead, from the security schemes of the document; it may run in a thread,
+    and raises `DefinitionError`.
     """
 
     name: str
@@ -80,7 +81,7 @@ class ApiSettings:
 
     @property
     def auth(self) -> ApiAuth:
-        """The configured credentials, without what the document adds."""
+        """The configured authentication, without the additions of the document."""
         return ApiAuth(headers=self.headers, query=self.query, credentials=self.credentials)
 
     def groups_of(self, spellings: Sequence[str]) -> tuple[str, ...]:
@@ -115,7 +116,7 @@ class ApiAuth(CarriesCredentials, frozen=True, kw_only=True):
 
 
 class _Chosen(NamedTuple):
-    """A selected operation, and the names that globs match."""
+    """A selected operation, and its names for globs."""
 
     method: str
     path: str
@@ -134,8 +135,8 @@ class Rejected(NamedTuple):
 class OpenApiSource(Composable):
     """The operations of one API. Implements the port `Source`. `rejected` lists the operations left out, and why.
 
-    `auth` is what is sent with each request; the document may complete it. `unmet` says which credentials the document
-    requires while none are configured; it is empty otherwise.
+    `auth` is the authentication of each request; the document may complete it. `unmet` says which credentials the
+    document requires while none are configured; it is empty otherwise.
     """
 
     def __init__(self, settings: ApiSettings, *, sleep: Callable[[float], Any] = asyncio.sleep) -> None:
@@ -179,11 +180,11 @@ class OpenApiSource(Composable):
         return SourceState(status=status, is_up=False, reason=reason)
 
     def is_starting(self) -> bool:
-        """Tell whether the operations are expected soon: fetching them has not failed often."""
+        """Tell whether the operations are expected soon: fetching them has failed only a few times."""
         return self._task is not None and not self._is_read and self._failures < OPENAPI_SOON_FAILURES
 
     async def start(self) -> None:
-        """Start fetching the description, if it is not here yet. Returns at once."""
+        """Start fetching the description, unless it has been read. Returns immediately."""
         if not self._is_read and self._task is None:
             self._task = asyncio.create_task(self._fetch_until_read(), name=f"openapi-{self.name}")
 
@@ -194,11 +195,11 @@ class OpenApiSource(Composable):
             await cancel_and_wait(task)
 
     async def first_listed(self) -> None:
-        """Wait until the description was read, or could not be."""
+        """Wait until the description was read, or reading it has failed."""
         await self.listed()
 
     async def listed(self, *, afresh: bool = False) -> None:
-        """Wait until the operations are known, or why not. `afresh` has no effect: a description is read once."""
+        """Wait until the operations are known or fetching failed. `afresh` has no effect: it is read once."""
         if not self._is_read:
             await self._tried.wait()
 
@@ -209,14 +210,14 @@ class OpenApiSource(Composable):
             OSError, CallError: it does not.
         """
         if self._server is None:
-            raise self._fault or CallError("upstream_unavailable", "Its description is not here yet.")
+            raise self._fault or CallError("upstream_unavailable", "Its description has not been fetched yet.")
         base, destinations = self._server
         await check_reachable(base, destinations, timeout_s=PROBE_S, resolve=self.settings.resolve)
 
     # ---- the description
 
     async def _fetch_until_read(self) -> None:
-        for attempt in range(1_000_000):
+        for attempt in count():
             try:
                 self._offer(*await asyncio.to_thread(self._read, await self._fetched()))
                 return
@@ -245,9 +246,9 @@ class OpenApiSource(Composable):
 
     def _failed(self, error: CallError | DefinitionError) -> None:
         reason = error.error.message if isinstance(error, CallError) else f"it {error}"
-        text = f"The description of API {self.name!r} cannot be had: {reason}"
+        text = f"The description of API {self.name!r} is unavailable: {reason}"
         if self._fault is None or self._fault.error.message != text:
-            log.warning("%s It is tried again.", text)
+            log.warning("%s Pegboard will try again.", text)
         self._fault = CallError("upstream_unavailable", text)
         self._failures += 1
 
@@ -312,10 +313,10 @@ class OpenApiSource(Composable):
                 entries.append(self._entry(names[raw], operation, there, service, groups=groups))
         if not entries and not rejected:
             known = ", ".join(sorted(raw_name(*parts[:2], parts[3])[:64] for parts in document.operations())[:10])
-            raise DefinitionError(f"has no operation that `operations` fits; it has: {known or 'none'}")
+            raise DefinitionError(f"has no operation that matches `operations`; it has: {known or 'none'}")
         known_names = {name for raw, each in chosen.items() for name in (raw, *each.spellings)}
         rejected += [
-            Rejected(theirs, "`rename` names it, and no operation that is taken is called so")
+            Rejected(theirs, "`rename` names it, but no selected operation has that name")
             for theirs in settings.rename
             if theirs not in known_names
         ]
@@ -335,7 +336,7 @@ class OpenApiSource(Composable):
                 reason = f"it is beyond the first {most:,}; name those that you need under `operations`"
                 rejected.append(Rejected(raw, f"{reason}, or allow more with `limits: {{api_operations: …}}`"))
                 continue
-            # If several have one operationId the first gets it; the others are named by method and path.
+            # If several share an operationId, the first keeps it; the others are named by method and path.
             names = (raw, raw_name(method, path, {}), place)
             name = next(name for name in names if name not in chosen)
             chosen[name] = _Chosen(method, path, item, operation, (raw, place))
@@ -346,7 +347,7 @@ class OpenApiSource(Composable):
     def _base(self, document: Document) -> tuple[str, Destinations]:
         """Return the base URL of the operations, and the allowed destinations.
 
-        A host named by the operator may be private and gets the credentials. A host that only the description names is
+        A host named by the operator may be private and gets the credentials. A host named only by the description is
         foreign: it must be public and gets none.
         """
         settings = self.settings
