@@ -13,6 +13,7 @@ from pegboard.adapters.fastmcp import FastMCPSource, ViewProvider
 from pegboard.model.policy import Policy
 from pegboard.testing import EventRecorder
 from tests.adapters.shop import RecordingView, open_shop
+from tests.timing import PATIENCE_S
 
 
 def kitchen() -> tuple[FastMCP[Any], list[str]]:
@@ -106,7 +107,7 @@ async def test_a_tool_that_the_server_gets_later_is_listed_when_it_says_so_and_a
     changed.clear()
     view = catalog.view(ToolContext(user_id="ann"))
     await view.call("kitchen__grow")
-    await asyncio.wait_for(changed.wait(), 20)
+    await asyncio.wait_for(changed.wait(), PATIENCE_S)
     assert "kitchen__fresh" in view.names()
     assert len(source.rejected) == 1
     await catalog.close()

@@ -9,6 +9,13 @@ from typing import Any
 from pegboard import Catalog, ToolContext, ToolError, ToolResult
 from pegboard.sources.builtin.builtins import builtin_entry
 from pegboard.sources.builtin.kind import Services
+from tests.timing import PATIENCE_S
+
+# A busy machine can reach the default limits of these tools. A test of a limit sets it.
+PATIENT: dict[str, dict[str, Any]] = {
+    "json_transform": {"timeout_seconds": PATIENCE_S},
+    "sql_query": {"timeout_seconds": PATIENCE_S},
+}
 
 
 @dataclass
@@ -19,6 +26,7 @@ class Shelf:
     services: Services = field(default_factory=Services)
 
     def put(self, name: str, config: dict[str, Any] | None = None, *, as_name: str | None = None) -> Shelf:
+        config = PATIENT.get(name, {}) | (config or {})
         self.catalog.register(builtin_entry(name, config=config, as_name=as_name, services=self.services))
         return self
 

@@ -196,9 +196,14 @@ async def test_a_slow_server_ends_at_the_deadline() -> None:
         await reader.read()
 
     async with RawServer(silent) as server:
-        tools = shelf("http_request", OPEN | {"timeout_seconds": 0.3})
-        error = await tools.error("http_request", {"method": "POST", "url": server.url})
-    assert (error.kind, error.outcome_unknown) == ("timeout", True)
+        # On a busy machine a short limit can end before the request is sent.
+        for limit_s in (0.3, 3, 30):
+            tools = shelf("http_request", OPEN | {"timeout_seconds": limit_s})
+            error = await tools.error("http_request", {"method": "POST", "url": server.url})
+            assert error.kind == "timeout"
+            if server.heads:
+                break
+    assert error.outcome_unknown
 
 
 async def test_a_webhook_is_signed_and_named() -> None:

@@ -24,7 +24,7 @@ name: all
 {models}
 tools:
   - {{name: datetime_now, type: builtin}}
-  - {{name: json_transform, type: builtin, config: {{template: true}}}}
+  - {{name: json_transform, type: builtin, config: {{template: true, timeout_seconds: 60}}}}
   - {{name: cache_store, type: builtin}}
   - {{name: http_request, type: builtin, config: {{allow_private: true}}}}
   - {{name: graphql_query, type: builtin, config: {{allow_private: true}}}}
@@ -33,7 +33,7 @@ tools:
   - {{name: wikipedia, type: builtin, config: {{base_url: "{url}"}}}}
   - {{name: read_file, type: builtin, config: {{roots: [files]}}}}
   - {{name: write_file, type: builtin, config: {{roots: [files]}}}}
-  - {{name: sql_query, type: builtin, config: {{connection_string: "sqlite:///shop.db"}}}}
+  - {{name: sql_query, type: builtin, config: {{connection_string: "sqlite:///shop.db", timeout_seconds: 60}}}}
   - {{name: send_webhook, type: builtin, config: {{allow_private: true, secret: "${{KEY}}"}}}}
   - {{name: send_slack, type: builtin, config: {{token: "${{KEY}}", base_url: "{url}/api", allow_private: true}}}}
   - {{name: send_email, type: builtin, config: {{smtp_host: 127.0.0.1, port: {port}, tls: none,

@@ -52,7 +52,7 @@ class Two:
 
 
 @asynccontextmanager
-async def two(folder: Path, store: Any, **profile: Any) -> AsyncGenerator[Two]:
+async def two(folder: Path, store: Any, *, timeout_s: int = 30, **profile: Any) -> AsyncGenerator[Two]:
     uri = f"sqlite:{store}" if isinstance(store, Path) else store
     async with (
         ToyIssuer(path="/tenant").running() as issuer,
@@ -62,7 +62,8 @@ async def two(folder: Path, store: Any, **profile: Any) -> AsyncGenerator[Two]:
         config = {
             "name": "acme",
             "connections": {"key": "${CONNECTIONS_KEY}", "store": uri, "public_url": "http://127.0.0.1:8420"},
-            "tools": [{"name": "mail", "type": "mcp", "mcp": {"transport": "http", "url": upstream.resource},
+            "tools": [{"name": "mail", "type": "mcp",
+                       "mcp": {"transport": "http", "url": upstream.resource, "timeout": timeout_s},
                        "auth": {"mode": "user", "issuer": issuer.url}}],
             "profiles": {"all": profile},
             "identity": {
@@ -206,7 +207,8 @@ async def test_a_rule_that_denies_a_name_denies_it_for_every_persons_item(tmp_pa
 
 
 async def test_a_server_that_is_away_leaves_the_lists_of_others_as_they_are(tmp_path: Path) -> None:
-    async with two(tmp_path, tmp_path / "c.db") as here:
+    # The lists wait for the server as long as its time limit.
+    async with two(tmp_path, tmp_path / "c.db", timeout_s=1) as here:
         await connect(here.catalogs[0].connections, here.issuer, ANN, source="mail")
         here.upstream.switches.status = 500
         view = here.catalogs[0].resources.view(ToolContext(user_id="ann", space_id="acme"))

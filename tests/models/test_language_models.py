@@ -22,11 +22,11 @@ from pegboard.models.language_models import LanguageModels
 from pegboard.telemetry.part_states import parts_of
 from pegboard.testing import CallsTool, ModelFailure, ModelServer, RawBytes
 from tests.egress.loopback import RawServer, Script, answer, redirect
-from tests.timing import within
+from tests.timing import PATIENCE_S, within
 
 KEY = Secret("key-of-the-test")
 PROVIDERS: tuple[ModelProvider, ...] = ("openai_compatible", "anthropic", "google")
-LIMIT_S = 5.0
+LIMIT_S = PATIENCE_S
 
 
 @pytest.fixture(params=PROVIDERS)
@@ -217,14 +217,17 @@ async def failed(
     script: Script | bytes,
     kinds: set[str],
 ) -> RawServer:
-    timeout_s = 0.5 if "timeout" in kinds else 30.0
     async with RawServer(script) as server:
-        # Whatever the endpoint does, who asks hears of it soon after the limit.
-        with within(timeout_s + 3.0 if timeout_s < 1 else 10.0), pytest.raises(CallError) as caught:
-            await ask(models, spec_of(provider, server.url, timeout_s))
+        # On a busy machine a short limit can end before the request is sent.
+        for timeout_s in (0.5, 5.0, 30.0) if "timeout" in kinds else (30.0,):
+            # Whatever the endpoint does, the caller gets the error soon after the limit.
+            with within(min(timeout_s + 3.0, 10.0)), pytest.raises(CallError) as caught:
+                await ask(models, spec_of(provider, server.url, timeout_s))
+            assert caught.value.error.kind in kinds, caught.value
+            assert "It works" not in str(caught.value)
+            if server.hits:
+                break
         await models.close()
-    assert caught.value.error.kind in kinds, caught.value
-    assert "It works" not in str(caught.value)
     return server
 
 
@@ -276,7 +279,7 @@ async def test_an_answer_that_has_no_text_where_one_was_asked_for_is_told(
     models: LanguageModels, provider: ModelProvider
 ) -> None:
     async with ModelServer([CallsTool("add", {"first": 1})]) as server:
-        with pytest.raises(CallError, match="answered without a text") as told:
+        with pytest.raises(CallError, match="answered without text") as told:
             await models.complete(spec_of(provider, server.url), "Say it.")
     assert told.value.error.kind == "protocol_error"
 

@@ -288,7 +288,7 @@ def library(lite: Shelf) -> Shelf:
     return lite.put("sql_query", {"connection_string": "sqlite:///a.db", "read_only": False}, as_name="write")
 
 
-@pytest.mark.parametrize("tool", ["sql_query", "write"])
+@pytest.mark.parametrize("tool", ["patient", "write"])
 async def test_full_texts_and_trees_are_searched(library: Shelf, tool: str) -> None:
     before = disk(library.services.folder)
     for query, params, rows in (

@@ -175,7 +175,7 @@ async def test_a_task_that_waited_goes_on_and_one_that_ended_has_its_result(unpa
         await catalog.tasks.wake()
         records = {record.state: record for record in await catalog.tasks.list(ANN)}
         ended, waiting = records["completed"], records["input_required"]
-        assert (await catalog.tasks.result(ended.task_id, ANN, timeout_s=30)).text == "first: True"
+        assert (await catalog.tasks.result(ended.task_id, ANN, timeout_s=60)).text == "first: True"
         assert (waiting.message, waiting.fraction) == ("downloaded", 0.5)
         yes: dict[str, Any] = {"action": "accept", "content": {"answer": True}}
         await catalog.tasks.answer(waiting.task_id, ANN, dict.fromkeys(waiting.questions, yes))
