@@ -449,7 +449,7 @@ class Catalog:
         """Replace an earlier `Tool` class, also if the new one has another name.
 
         Raises:
-            DuplicateToolError: its name is that of a third tool.
+            DuplicateToolError: a third tool has its name.
 
         >>> pets = Catalog("pets")
         >>> class Feed(Tool):
@@ -1225,7 +1225,7 @@ class DefaultCatalog(Catalog):
             self._shared = (*self._shared, served)
 
     def stand_back(self, served: Runtime) -> None:
-        """Stop standing for a catalog that is no longer served; another served one, or our own, takes its place."""
+        """Stop mirroring a catalog that is no longer served; another served one, or our own, takes its place."""
         own, *others = self._shared
         self._shared = (own, *[runtime for runtime in others if runtime is not served])
 

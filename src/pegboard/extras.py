@@ -9,15 +9,15 @@ from urllib.parse import unquote, urlsplit
 
 
 def needs_package(package: str | None, extra: str) -> str:
-    """Return the end of a message about a package of an extra: which one is missing, and what installs it."""
+    """Return the end of a message about a missing package of an extra, with the command that installs it."""
     return f"needs the package {package!r}, which is not installed; run `{install_command(extra)}`"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra, or several with commas, from the place this Pegboard came from."""
+    """Return the command that installs an extra, or several with commas, from the origin of this installation."""
     try:
         pegboard: Distribution | None = distribution("pegboard")
-    except PackageNotFoundError:  # found on the path, without having been installed
+    except PackageNotFoundError:  # on the path, but not installed
         return command_for(extra, direct_url=None)
     direct_url = pegboard.read_text("direct_url.json")  # raw: metadata of Pegboard's own installation
     installer = pegboard.read_text("INSTALLER")  # raw: the same
@@ -27,7 +27,7 @@ def install_command(extra: str) -> str:
 def command_for(extra: str, *, direct_url: str | None, installer: str | None = None) -> str:
     """Return the command for the metadata files `direct_url.json` and `INSTALLER`.
 
-    Without `direct_url` an index was the origin.
+    Without `direct_url` the origin is a package index.
 
     Source: the specifications "Recording the Direct URL Origin of installed distributions" (PEP 610) and "Recording
     installed projects" (PEP 376).

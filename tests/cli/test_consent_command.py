@@ -97,7 +97,7 @@ def test_a_grant_closes_what_it_does_not_name_and_says_in_words_what_stays_open(
     preview = run("consent", "grant", one, *terms, "--where", "to=bob", "--preview")
     assert preview == (
         0,
-        'Allow up to 9 calls of \'main.pay\' by a caller who is not known without asking. Fixed: {"to": "bob"}. '
+        'Allow up to 9 calls of \'main.pay\' by an unknown caller without asking. Fixed: {"to": "bob"}. '
         'No other argument is allowed, except the defaults {"amount": 1}.\n',
         "",
     )
@@ -155,7 +155,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> No
         (("grant", one, "--calls", "0", "--for", "1h"), 2, "1 to 10,000 calls"),
         (("grant", one, "--calls", "1", "--for", "1h", "--credential", "x"), 2, "a question already has its caller"),
         (("grant", one, "--calls", "1", "--for", "1h", "--same", "purpose"), 2, "have no 'purpose'"),
-        (("grant", "pay", "--calls", "1", "--for", "1h", "--same", "to"), 2, "for the grant of a question"),
+        (("grant", "pay", "--calls", "1", "--for", "1h", "--same", "to"), 2, "--same needs a question"),
         (("grant", "pay", "--calls", "1", "--for", "1h"), 2, "say to whom"),
         (("grant", "nothing", "--calls", "1", "--for", "1h", "--as", "user=eve"), 1, "nothing"),
     ):
@@ -164,7 +164,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> No
     (tmp_path / "consents.db").write_bytes(b"no database" * 500)
     assert "cannot be used" in run("consent", "ls").err
     (tmp_path / "pegboard.yaml").write_text("consents: {store: 'redis://localhost'}")
-    assert "keeps no questions" in run("consent", "ls").err
+    assert "no store for questions" in run("consent", "ls").err
     (tmp_path / "pegboard.yaml").write_text("consents: {store: 'mongo:x'}")
     assert "is unknown" in run("consent", "ls").err
 

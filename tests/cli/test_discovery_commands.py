@@ -55,8 +55,8 @@ def test_search_takes_words_without_quotes(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), 'Say what is needed: pegboard search "create an issue"'),
-        (("", " "), 'Say what is needed: pegboard search "create an issue"'),
+        ((), 'Describe what you need: pegboard search "create an issue"'),
+        (("", " "), 'Describe what you need: pegboard search "create an issue"'),
         (("delete", "--limit", "0"), "--limit 0: there is nothing to show. Give 1 or more."),
         (("delete", "--profile", "nobody"), "Unknown profile 'nobody'. Profiles: "),
         (("delete", "--config", "none.yaml"), "The config file 'none.yaml' does not exist."),

@@ -137,7 +137,7 @@ def test_a_config_without_keys_says_how_to_have_some(run: Run, tmp_path: Path) -
     (tmp_path / "pegboard.yaml").write_text("name: x\n")
     ran = run("keys", "add", "ann")
     assert (ran.code, ran.out) == (2, "")
-    assert "takes no API keys" in ran.err
+    assert "accepts no API keys" in ran.err
     assert not (tmp_path / "pegboard.db").exists()
 
 

@@ -111,7 +111,7 @@ def test_another_run_of_lock_takes_new_servers_and_leaves_what_waits(run: Run, p
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["accept"], 2, "Say what to accept"),
+        (["accept"], 2, "Name what to accept"),
         (["accept", "nope"], 2, "'nope' names no tool of a pinned server. Servers: fs."),
         (["accept", "fs.nope"], 2, "Nothing was accepted: there is no tool 'fs.nope'."),
         (["write", "fs"], 2, "Unexpected argument"),

@@ -123,7 +123,7 @@ def test_a_form_that_cannot_be_written_is_left_out(project: Project) -> None:
     catalog = project_of(project, spec({"/": post({"type": "array", "items": FILE}, media=MULTIPART)})).catalog()
     assert catalog.view(ANN).names() == []
     [rejected] = catalog.registry.sources["api"].rejected  # type: ignore[attr-defined] - of this kind
-    assert rejected.reason == "its body is a form, and its schema is that of something else than an object"
+    assert rejected.reason == "its body is a form, and the schema of the form is not an object"
 
 
 @pytest.mark.parametrize(

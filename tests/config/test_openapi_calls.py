@@ -224,5 +224,5 @@ async def test_a_source_that_cannot_be_had_says_why() -> None:
         await source.listed()
         await source.stop()
     assert (source.state().status, source.state().reason) == (
-        "unreachable", "The description of API 'api' cannot be had: its server answered 500",
+        "unreachable", "The description of API 'api' is unavailable: its server answered 500",
     )  # fmt: skip

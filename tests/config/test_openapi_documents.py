@@ -273,7 +273,7 @@ def test_a_new_name_that_another_operation_has_is_its_alone(project: Project) ->
 def test_a_rename_of_what_is_not_there_is_told(project: Project, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         operations_of(project, ", rename: {listPet: pets}")
-    assert "'listPet' was left out: `rename` names it, and no operation that is taken is called so" in caplog.text
+    assert "'listPet' was left out: `rename` names it, but no selected operation has that name" in caplog.text
 
 
 def test_groups_go_to_the_operations_that_a_glob_fits(project: Project) -> None:

@@ -180,8 +180,8 @@ UNFIT = {
     "internal_only: false": "4: tools[0].ping: the key 'ping' is missing: The settings of ping, as the plugin 'acme' "
     "describes them",
     "ping: {host: raise}": "6: tools[0].ping: the plugin 'acme' failed on this tool: RuntimeError: no such host",
-    "ping: {host: nothing}": "6: tools[0].ping: the plugin 'acme' made a NoneType of this tool, and neither a tool nor "
-    "a source",
+    "ping: {host: nothing}": "6: tools[0].ping: the plugin 'acme' returned a NoneType, which is neither a tool nor a "
+    "source",
 }
 
 

@@ -177,7 +177,7 @@ def test_a_tool_with_the_name_of_a_meta_tool_is_refused(project: Project) -> Non
     project.write("python: [mine]\nprofiles: {a: {exposure: search, rename: {useTools: Read}}}\n", mine=MINE)
     assert project.said() == [
         "pegboard.yaml:2:26: profiles.a.exposure: 'read' (mine:4) has the name of a meta tool; "
-        "rename one, or say `direct`"
+        "rename one, or set `direct`"
     ]
 
 

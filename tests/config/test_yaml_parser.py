@@ -135,7 +135,7 @@ def test_a_tag_is_refused_by_name_and_line(text: str, line: int, tag: str) -> No
         ("1: x", "f.yaml:1:1", "a key must be a text; write '1' in quotes"),
         ("~: x", "f.yaml:1:1", "a key must be a text"),
         ("? [a]\n: x", "f.yaml:1:3", "a key must be a text"),
-        ("a: {<<: 5}", "f.yaml:1:9", "`<<` takes in a mapping"),
+        ("a: {<<: 5}", "f.yaml:1:9", "`<<` needs a mapping"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_words(text: str, where: str, words: str) -> None:

@@ -47,7 +47,7 @@ async def test_a_lost_part_that_the_config_does_not_use_any_more_is_logged_as_ov
         await states.probes()
     assert [record.getMessage() for record in caplog.records] == [
         "part_lost: the model default (http://mistyped) does not work: gone",
-        "part_returned: the config does not use the model default (http://mistyped) any more",
+        "part_returned: the config no longer uses the model default (http://mistyped)",
         # Its source does not work, and tells so itself.
         "part_lost: the server of shop does not work: gone",
     ]

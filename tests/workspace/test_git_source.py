@@ -182,7 +182,7 @@ async def test_links_and_submodules_are_skipped_and_no_hook_or_filter_runs(
     report = await workspace.ingest(f"git:{repository}", space="s1")
     assert {bad.path: bad.reason for bad in report.bad} == {
         "docs/link.txt": "it is a symbolic link, which is not followed",
-        "vendored": "it is another repository (a submodule), which is not read; make it a source of its own",
+        "vendored": "it is another repository (a submodule), which is not read; declare it as a separate source",
     }
     assert not (tmp_path / "ran").exists()
     assert (await library.call("grep_documents", pattern="secret"))["total"] == 0

@@ -297,7 +297,7 @@ async def test_the_file_of_the_store_is_for_its_owner_alone(library: Library) ->
 
 def test_progress_tells_the_total_and_the_time_left() -> None:
     report = IngestReport(total=1_000)
-    assert describe_progress(report, 0.0) == "0 of 1,000 files: nothing to take in"
+    assert describe_progress(report, 0.0) == "0 of 1,000 files: nothing to store"
     report.counts["added"] = 250
     assert describe_progress(report, 30.0) == "250 of 1,000 files, 1:30 left: 250 added"
     assert describe_progress(report, 3_000.0) == "250 of 1,000 files, 2:30:00 left: 250 added"

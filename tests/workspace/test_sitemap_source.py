@@ -216,7 +216,7 @@ async def test_a_private_site_is_refused_unless_it_is_allowed(library: Library, 
     with pytest.raises(CallError) as refused:
         await Workspace(library.store).ingest(f"sitemap:{served.site.url}", space="s1")
     assert refused.value.error.kind == "blocked_destination"
-    with pytest.raises(DefinitionError, match="is no site map"):
+    with pytest.raises(DefinitionError, match="is not a site map"):
         await Workspace(library.store).ingest("sitemap:ftp://example.com", space="s1")
 
 

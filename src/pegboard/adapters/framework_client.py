@@ -1,4 +1,4 @@
-"""Framework client: the client of one call whose approval is requested by the framework around the agent."""
+"""Framework client: the client for one call; the agent's framework asks for its approval."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Ask: TypeAlias = "Callable[[str], Awaitable[bool | None]]"
 
 
 class FrameworkClient:
-    """Passes the framework's answer to the call that it belongs to, once; and stores the question.
+    """Passes the framework's answer to its call, once, and stores the question.
 
     `answer` is a yes, a no, or `None` if nobody was asked yet. It applies to the called tool only, not to nested calls.
-    `agreed_to` is the value of `question` when the person was asked, or a part of it: if the definition or arguments
+    `agreed_to` is the value of `question` when the person was asked, or part of it: if the definition or arguments
     have changed, the person is asked again. Other questions go to the previous client of the context. `ask` asks the
     person immediately, if the framework supports it.
     """
@@ -87,7 +87,7 @@ class FrameworkClient:
         return await self._client("lend a model").sample(prompt, **options)
 
     async def roots(self, **options: Any) -> list[JSON]:
-        return await self._client("tell its folders").roots(**options)
+        return await self._client("list its folders").roots(**options)
 
     async def log(self, data: JSONValue, **options: Any) -> None:
         if self._before is not None:
@@ -95,7 +95,7 @@ class FrameworkClient:
 
     def _client(self, need: str) -> Any:
         if self._before is None:
-            raise CallError("consent_required", f"What runs this agent cannot {need}; a person's yes is all it brings.")
+            raise CallError("consent_required", f"This framework cannot {need}; it can only ask for approval.")
         return self._before
 
 

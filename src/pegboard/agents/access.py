@@ -16,7 +16,7 @@ from pegboard.model.record import replace
 async def runnable(view: View) -> frozenset[str] | None:
     """Return the agents in the groups of a caller's profile; `None` if the profile has all groups.
 
-    Agents have no groups of their own. If only some groups are included, these are the agents whose tools are visible.
+    Agents have no groups. If only some groups are included, these are the agents whose tools are visible.
     """
     if view.selection.include is None:
         return None

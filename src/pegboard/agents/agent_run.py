@@ -330,7 +330,7 @@ def failure(error: Exception, spec: AgentSpec) -> CallError:
     """Return the typed error for an exception of the loop or the model's client."""
     cause: BaseException | None = error
     while cause is not None:
-        # Errors of our own clients, guards and budgets are kept.
+        # Errors of our clients, guards and budgets are kept.
         if isinstance(cause, CallError):
             return call_error(cause.error)
         cause = cause.__cause__ or cause.__context__
@@ -343,7 +343,7 @@ def failure(error: Exception, spec: AgentSpec) -> CallError:
         return CallError(kind, f"{model} answered with HTTP status {error.status_code}.", retry_after_s=retry_after_s)
     if isinstance(error, ModelAPIError):
         return CallError("upstream_unavailable", f"{model} cannot be reached.")
-    return CallError("upstream_error", f"{model} gave no answer that can be used: {str(error)[:200]}")
+    return CallError("upstream_error", f"{model} gave no usable answer: {str(error)[:200]}")
 
 
 _KINDS: Mapping[int, ErrorKind] = {401: "upstream_auth", 403: "upstream_auth", 429: "rate_limited"}

@@ -7,7 +7,7 @@ from pegboard.model.json_types import JSON
 
 
 def report_of(result: AgentResult) -> JSON:
-    """Return the outcome of a run, without its error."""
+    """Return the outcome of an agent run as JSON, without its error."""
     return {
         "agent": result.agent,
         "runId": result.run_id,
@@ -26,6 +26,6 @@ def _usage(usage: AgentUsage) -> JSON:
         "toolCalls": usage.tool_calls,
         "inputTokens": usage.input_tokens,
         "outputTokens": usage.output_tokens,
-        # A text, because money is not a binary fraction.
+        # A string, because a float cannot hold every amount of money.
         "usd": None if usage.usd is None else str(usage.usd),
     }

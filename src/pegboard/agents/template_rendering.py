@@ -18,12 +18,12 @@ from pegboard.sources.builtin.jinja_rendering import (
     to_json,
 )
 
-# They enclose a placeholder for a value while the template's own text is parsed as JSON.
+# They enclose the placeholder of a value while the template itself is parsed as JSON.
 _OPEN, _CLOSE = "\ue000", "\ue001"
 
 
 class _Values:
-    """The values of one rendering and their placeholders, which authors of values cannot guess."""
+    """The values of one rendering and their placeholders, which the author of a value cannot guess."""
 
     def __init__(self) -> None:
         self._values: list[Any] = []
@@ -72,7 +72,7 @@ def _defined(value: Any) -> Any:
         name = getattr(value, "__name__", None) or getattr(value, "name", None)
         if isinstance(name, str):
             raise TemplateRefusedError(f"{name!r} is undefined as a value: it is a function.")
-        raise TemplateRefusedError(f"a {type(value).__name__} is undefined as a value. Write what of it you want.")
+        raise TemplateRefusedError(f"a {type(value).__name__} is undefined as a value. Name the part you want.")
     return value
 
 
@@ -124,15 +124,15 @@ def _parsed(skeleton: str, values: _Values) -> dict[str, Any]:
         value = values.of(piece)
         if not (isinstance(value, _Json) or value is None or isinstance(value, bool | int | float)):
             kind = "a text" if isinstance(value, str) else f"a {type(value).__name__}"
-            raise TemplateRefusedError(f"{kind} is outside of quotes. Write it within quotes, or with `| tojson`.")
+            raise TemplateRefusedError(f"{kind} is outside of quotes. Put it in quotes, or add `| tojson`.")
         return f'"{_OPEN}{piece[0]}"'
 
     try:
         parsed = json.loads(values.piece.sub(quoted, skeleton), parse_constant=_refuse_constant)
     except ValueError as error:
-        raise TemplateRefusedError(f"what it gives is not JSON: {error}.") from None
+        raise TemplateRefusedError(f"its output is not JSON: {error}.") from None
     if not is_object(parsed):
-        raise TemplateRefusedError('what it gives is not a JSON object, such as {"topic": "{{ data.query }}"}.')
+        raise TemplateRefusedError('its output is not a JSON object, such as {"topic": "{{ data.query }}"}.')
     return parsed
 
 
@@ -147,9 +147,9 @@ def _with_values(parsed: Any, values: _Values) -> Any:
         for key, item in parsed.items():
             name = _with_values(key, values)
             if not isinstance(name, str):
-                raise TemplateRefusedError("a key is not a text. Write it within quotes.")
+                raise TemplateRefusedError("a key is not a string. Put it in quotes.")
             if name in pairs:
-                raise TemplateRefusedError(f"it gives the key {name[:80]!r} twice.")
+                raise TemplateRefusedError(f"its output has the key {name[:80]!r} twice.")
             pairs[name] = _with_values(item, values)
         return pairs
     if is_list(parsed):

@@ -74,7 +74,7 @@ class KeySet:
         """Fetch the keys again and return the new candidates; empty if they were fetched just now, or have not changed.
 
         Raises:
-            UnavailableError: as `candidates`.
+            UnavailableError: see `candidates`.
         """
         known = self._keys
         await self._refresh(JWKS_PAUSE_S)
@@ -116,7 +116,7 @@ class KeySet:
         except EgressError as error:
             log.error("jwks_unavailable: %s: %s", self._url, error.error.message)
         except ValueError:
-            log.error("jwks_unavailable: %s: the answer is no set of keys (RFC 7517)", self._url)
+            log.error("jwks_unavailable: %s: the answer is not a key set (RFC 7517)", self._url)
         else:
             self._keys, self._fetched = keys, self._clock()
 

@@ -84,7 +84,7 @@ class TokenReader:
                 claims = self._claims(token, key, algorithm)
                 if claims is not None:
                     if _end_of(claims) <= self._clock():
-                        # PyJWT goes by the machine's clock, which may have been set back.
+                        # PyJWT uses the machine's clock, which may have been set back.
                         raise BadCredentialError(jwt.ExpiredSignatureError.__name__)
                     credential = self._credential(claims, token)
                     self._good.remember(name, _Good(credential, published, _end_of(claims)))
@@ -106,7 +106,7 @@ class TokenReader:
         except (jwt.InvalidSignatureError, jwt.InvalidKeyError, jwt.PyJWKError):
             return None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            # Only the name: the text may quote the token.
+            # Only the name of the error: its text may quote the token.
             raise BadCredentialError(type(error).__name__) from None
 
     def _public(self, key: JSON, algorithm: str) -> jwt.PyJWK:

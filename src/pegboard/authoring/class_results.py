@@ -99,7 +99,7 @@ class Rendering:
         mime_type: str | None = None,
         uri: str = "pegboard://result",
     ) -> tuple[Content, ...]:
-        """Add blocks to the result, or set its structured value; return the blocks. `mime_type` is that of the block.
+        """Add blocks to the result, or set its structured value; return the blocks. `mime_type` is its type.
 
         `perform` may return these blocks; they appear only once in the result. The block of a structured value is its
         JSON text.

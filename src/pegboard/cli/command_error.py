@@ -40,7 +40,7 @@ class CommandError(PegboardError):
 def refused(error: CallError) -> CommandError:
     """Convert a refused call to the error of a command.
 
-    Callers do not read why a store fails, since it may quote the data of others; operators at a keyboard do.
+    Callers never see why a store failed, since the reason may quote the data of others; an operator at a keyboard does.
     """
     text = error.error.message
     if isinstance(error.__cause__, StoreError):

@@ -45,7 +45,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
     tool_count: int = 0
     """The number of items in its `tools:`."""
     sections: frozenset[str] = frozenset()
-    """Those of the sections that a proposal may add which it has already."""
+    """The sections it already has, of those that a proposal may add."""
     env: tuple[str, ...] | None = None
     """Globs over the variables that it may name; `None` if it may name all."""
 

@@ -50,8 +50,6 @@ def document_project(options: Options) -> DocumentProject:
     if report:
         raise DefinitionError(report.sorted(config.files, config.secrets))
     if store is None:
-        text = (
-            f"{str(path)!r} has no documents. Say where they are stored: workspace: {{store: 'sqlite:./documents.db'}}."
-        )
+        text = f"{str(path)!r} has no documents. Add a store: workspace: {{store: 'sqlite:./documents.db'}}."
         raise CommandError(text, kind="no_workspace")
     return DocumentProject(config=config, store=store)

@@ -142,7 +142,7 @@ def proxy_settings(
 
 
 def serve(serving: Serving, workers: int) -> Any:
-    """Serve with so many processes, until the server is asked to end; return the exit code.
+    """Serve with this number of processes, until the server is asked to end; return the exit code.
 
     Raises:
         CommandError: an option, or the config, does not allow it.

@@ -1,4 +1,4 @@
-"""Problem text: format the problems of a declaration, each with its line of the file and a mark below the place."""
+"""Problem text: format the problems of a declaration, each with the line of the file and a mark below the fault."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _RED, _BOLD, _DIM, _OFF = "\x1b[31m", "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 def problem_text(problems: Iterable[Problem], *, label: str = "", is_coloured: bool = False) -> str:
-    """Return the lines for `problems`; consecutive ones about one line share its excerpt.
+    """Return the lines for `problems`; consecutive problems in one line share its excerpt.
 
     Args:
         problems: in the order of output.
-        label: the beginning of each.
+        label: the beginning of each problem.
         is_coloured: whether the output is a terminal with colours.
     """
 

@@ -13,7 +13,7 @@ from pegboard.core.names import fold
 from pegboard.core.ports import Source
 from pegboard.model.json_types import is_list, is_object
 
-CLI_SOURCE_WAIT_S = 15.0  # seconds for a source without a time limit of its own; then the command continues without it
+CLI_SOURCE_WAIT_S = 15.0  # seconds for a source without its own time limit; then the command continues without it
 CLI_SOURCE_MARGIN_S = 5.0  # seconds beyond a source's own time limit, so that the source can report the error
 CLI_SILENT_WAIT_S = 5.0  # seconds to wait before a command says what it waits for
 

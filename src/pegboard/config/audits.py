@@ -30,7 +30,7 @@ _DAY_S = 86_400.0
 
 
 def audit_of(config: Config, report: Report) -> Audit | None:
-    """Return the audit that a config declares; `None` if it declares none, or one that cannot be used."""
+    """Return the audit that a config declares; `None` without one, or if it cannot be used."""
     declared = config.audit
     if declared is None:
         return None
@@ -53,7 +53,7 @@ def audit_of(config: Config, report: Report) -> Audit | None:
 
 
 def record_change(config: Config, event: AuditEvent, detail: Mapping[str, JSONValue], *, by: str) -> None:
-    """Write a change of what may be called into the config's audit, if it has one; for processes that make no calls.
+    """Record a change of rights in the config's audit, if it has one; for processes that make no calls.
 
     Raises:
         StoreError: the store cannot be used.
@@ -91,7 +91,7 @@ def _is_jsonl(text: str) -> bool:
 
 
 def audit_store_of(config: Config) -> AuditStore:
-    """Return the store of the config's audit, which is not opened yet.
+    """Return the unopened store of the config's audit.
 
     Raises:
         DefinitionError: its URI or its place cannot be used.

@@ -91,7 +91,7 @@ class BuildContext(Struct, kw_only=True):
             return None
         for step in path.split("."):
             if step.startswith("__"):
-                self.report.add(at.problem(f"{step!r} is a name of Python's own; name a function of {module_name!r}"))
+                self.report.add(at.problem(f"{step!r} is internal to Python; name a function of {module_name!r}"))
                 return None
             if not hasattr(target, step):
                 known = [name for name in dir(target) if not name.startswith("_")]

@@ -77,7 +77,7 @@ def _check_meta_names(name: str, declared: Declared[ProfileForm], build: BuildCo
     meta = {fold(meta) for meta in MetaNames.renamed(registry.profiles[name].rename)}
     for entry in registry.build().entries:
         if fold(entry.wire_name) in meta:
-            text = f"{entry.wire_name!r} ({entry.spec.origin}) has the name of a meta tool; rename one, or say `direct`"
+            text = f"{entry.wire_name!r} ({entry.spec.origin}) has the name of a meta tool; rename one, or set `direct`"
             build.report.add((declared.at / "exposure").problem(text))
 
 

@@ -22,7 +22,7 @@ def keep_registered(reloaded: Registry, running: Declarations, of_files: Declara
     Args:
         reloaded: the new catalog, not yet served.
         running: all current declarations.
-        of_files: those of the files.
+        of_files: the entries from the files.
     """
     for name, question in _later(running.predicates, of_files.predicates).items():
         if name not in reloaded.predicates:

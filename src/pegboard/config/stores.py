@@ -47,7 +47,7 @@ SCHEMAS: dict[str, Schema] = {
 
 
 class DeclaredStore(Struct, frozen=True, kw_only=True):
-    """One store of a config; `name` is that of its `storage.Schema`."""
+    """One store of a config; `name` is the name of its `storage.Schema`."""
 
     name: str
     uri: StoreUri

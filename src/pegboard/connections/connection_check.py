@@ -43,9 +43,9 @@ async def check_connection(
     """Return the steps for one person, up to the first that fails. No client is registered, and no link made.
 
     Args:
-        credentials: those of the source.
+        credentials: the credentials of the source.
         caller: the person.
-        connections: those of the config; `None` if nobody connects.
+        connections: the connections of the config; `None` if nobody connects.
         list_tools: lists the tools over the account of the person, and says how many there are; raises `CallError`.
     """
     settings, steps = credentials.settings, list[ConnectionCheck]()

@@ -79,7 +79,7 @@ CALLBACK_PATH = "/connections/callback"
 log = logging.getLogger("pegboard.connections")
 _TICKET_BYTES = 32
 # The scopes of OpenID Connect: rights to log in and to refresh tokens, which issuers leave out of their answer or send
-# under names of their own, as Google does.
+# under their own names, as Google does.
 _OF_OPENID = frozenset({"openid", "profile", "email", "address", "phone", "offline_access"})
 POSTGRES_CONNECTIONS_KEPT = 4  # connections to a PostgreSQL store that stay open for the next read
 T = TypeVar("T")
@@ -485,7 +485,7 @@ class Connections:
         """Return a new token after the service refused one with 401. Concurrent callers share one refresh.
 
         Raises:
-            ConnectionRequiredError: no other token can be had.
+            ConnectionRequiredError: no other token is available.
             CallError: the issuer or the store cannot be reached.
         """
         settings = self._settings(source)
@@ -494,7 +494,7 @@ class Connections:
         if stored is None:
             raise await self.required(person, source, challenge)
         if (stored.shown.id, stored.shown.version) == (refused.connection_id, refused.version):
-            # A token of a short life may have expired on the way.
+            # A short-lived token may have expired on the way.
             is_valid = stored.renew_at is None or now < stored.renew_at
             is_fresh = is_valid and stored.shown.version > 1 and now - stored.shown.updated_at < FRESH_TOKEN_S
             stored = None if is_fresh else await self._renewed(stored, settings, must=True)
@@ -540,7 +540,7 @@ class Connections:
         key = (stored.shown.id, must)
         task = self._renewals.get(key)
         if task is None or task.get_loop() is not asyncio.get_running_loop():
-            # A task of its own: a call that is cancelled must not lose a token that was rotated already.
+            # A separate task: a call that is cancelled must not lose a token that was rotated already.
             task = asyncio.create_task(self._renew(stored, settings, must=must), name=f"refresh-{settings.source}")
             self._renewals[key] = task
             task.add_done_callback(lambda done: self._over(key, done))
@@ -743,7 +743,7 @@ def _check_reader(flow: Flow, reader: Person | None) -> None:
     if reader is not None and reader != flow.person:
         text = (
             f"This link connects {flow.person.user_id!r}, and you are {reader.user_id!r}. Nothing was connected; ask "
-            "for a link of your own."
+            "for your own link."
         )
         raise ConnectFailedError("other_person", text)
 

@@ -191,7 +191,7 @@ async def issuer_metadata(
     """Return the issuer with this URL; without one that of former times, the service's own host.
 
     Raises:
-        ConnectFailedError: its metadata are missing, invalid, or those of another issuer.
+        ConnectFailedError: its metadata are missing, invalid, or belong to another issuer.
         EgressError: it cannot be reached.
     """
     expected = url or oauth.origin_of_server(settings.server_url)

@@ -59,7 +59,7 @@ class TokenAnswer(Struct, frozen=True, kw_only=True):
     """The tokens in an issuer's answer. `expires_in_s` is `None` if it did not say; `scopes` too.
 
     `issuer` names it, where records of calls do.
-    `id_token` is that of OpenID Connect, unverified.
+    `id_token` is the ID token of OpenID Connect, unverified.
     """
 
     access: Secret

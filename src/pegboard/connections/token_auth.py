@@ -50,7 +50,7 @@ class TokenAuth(httpx2.Auth):
         """Yield the request with a token, and again with another one after 401.
 
         Raises:
-            CallError: no token can be had, or the server refuses a fresh one.
+            CallError: no token is available, or the server refuses a fresh one.
         """
         token = await self._credentials.token(self._caller)
         response = yield self._with(request, token)

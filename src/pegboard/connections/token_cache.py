@@ -115,7 +115,7 @@ class TokenCache:
     def _started_check(self) -> asyncio.Task[frozenset[_Entry]]:
         task = self._check
         if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
-            # A task of its own: other calls wait for it, too.
+            # A separate task: other calls wait for it, too.
             task = self._check = asyncio.create_task(self._check_used(), name="check-tokens")
             task.add_done_callback(_take_exception)
         return task

@@ -16,12 +16,12 @@ from pegboard.model.error import CallError
 class TokenHolder:
     """Holds one token until shortly before it expires. The first call that needs it requests it; others wait for that.
 
-    After a refusal of the issuer the same error is raised for some seconds, without asking again. Errors that may pass
+    After a refusal of the issuer the same error is raised for some seconds, without asking again. Transient errors
     are not kept.
 
     Args:
         request: gets a token from the issuer; raises `CallError` if it cannot.
-        connection_id: that of its tokens.
+        connection_id: the connection of its tokens.
         name: the source, for the name of the task.
         clock: seconds, monotonic.
     """
@@ -57,7 +57,7 @@ class TokenHolder:
         return await self._requested()
 
     async def renewed(self, refused: AccessToken) -> AccessToken | None:
-        """Return another token than one that the service refused; `None` if that one was just issued.
+        """Return a newer token than the one that the service refused; `None` if that one was just issued.
 
         Raises:
             CallError: as for `token`.
@@ -65,7 +65,7 @@ class TokenHolder:
         if self._token is not None and self._token.version != refused.version:
             return self._token
         now = self._clock()
-        # A token of a short life may have expired on the way.
+        # A short-lived token may have expired on the way.
         is_fresh = now - self._since < FRESH_TOKEN_S and now < self._renew_at
         if self._token is not None and is_fresh and refused.version > 1:
             return None

@@ -70,7 +70,7 @@ class UpstreamCredentials(Protocol):
         ...
 
     async def renewed(self, caller: Caller, refused: AccessToken, challenge: Challenge) -> AccessToken:
-        """Return another token than one that the service refused.
+        """Return a newer token than the one that the service refused.
 
         Raises:
             CallError: as for `token`; also if there is no other one.

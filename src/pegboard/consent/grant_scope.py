@@ -130,7 +130,7 @@ def grant_text(grant: Grant) -> str:
     """
     matching = closed_matching(grant)
     parts = (("user", grant.user_id), ("space", grant.space_id), ("credential", grant.credential))
-    caller = ", ".join(f"{label} {shown_name(value)}" for label, value in parts if value) or "a caller who is not known"
+    caller = ", ".join(f"{label} {shown_name(value)}" for label, value in parts if value) or "an unknown caller"
     calls = "1 call" if grant.calls == 1 else f"{grant.calls:,} calls"
     scope = scope_text(matching, parameters=grant.parameters)
     return f"Allow up to {calls} of {shown_name(grant.tool)} by {caller} without asking. {scope}"

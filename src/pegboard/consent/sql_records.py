@@ -92,7 +92,7 @@ _TAKE = (
 
 
 _NO_APPROVER = (
-    "Two people must approve this call, and your credential names no user, so it is not known whether you are one of "
+    "Two people must approve this call, and your credential names no user, so we cannot tell whether you are one of "
     "two. Operators: add `user:` to its rule in `identity.map`."
 )
 _WAS_EDITED = (

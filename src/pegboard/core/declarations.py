@@ -67,7 +67,7 @@ MIRRORED = "pegboard__mirror"
 class MirroredSource(SourceOver, Struct, frozen=True):
     """A source whose tools are names for allow-lists only; an SDK runs them itself. Implements the port `Source`.
 
-    Made by `Catalog.mirror`; its lifecycle is that of any source. It lists no tools here, so none can be called.
+    Made by `Catalog.mirror`; it has the lifecycle of any source. It lists no tools here, so none can be called.
     """
 
     source: Source
@@ -76,7 +76,7 @@ class MirroredSource(SourceOver, Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the source, which is that of the server in allow-lists."""
+        """The name of the source; allow-lists call the server by it."""
         return self.source.name
 
     def entries(self) -> Sequence[ToolEntry]:

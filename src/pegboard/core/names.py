@@ -40,7 +40,7 @@ def check_tool_name(name: str) -> str:
 
 
 def check_namespace(namespace: str) -> str:
-    """Return `namespace`, or raise `DefinitionError`; `__` is kept for wire names."""
+    """Return `namespace`, or raise `DefinitionError`; `__` is reserved for wire names."""
     if not _NAMESPACE.fullmatch(namespace) or "__" in namespace:
         raise DefinitionError(f"Namespace {namespace!r}: use 1 to 32 of A-Z a-z 0-9 _ -, without '__'.")
     return namespace
@@ -49,7 +49,7 @@ def check_namespace(namespace: str) -> str:
 def private_name_fault(name: str, *, namespace: str) -> str | None:
     """Return why a private tool of an agent cannot have this name; `None` if it can.
 
-    Its bare name comes first in the view of its agent, so it must not look like the name of another tool.
+    Its bare name takes precedence in its agent's view, so it must not look like the name of another tool.
     """
     if fold(name) in _META_NAMES:
         return f"{name!r} is the name of a meta tool. Rename the agent's tool"
@@ -62,7 +62,7 @@ def private_name_fault(name: str, *, namespace: str) -> str | None:
 
 
 def legal(name: str) -> str:
-    """Return a foreign name with every illegal character, dots and slashes too, mapped to `_`; never empty."""
+    """Return a foreign name with every illegal character, also dots and slashes, replaced by `_`; never empty."""
     return _ILLEGAL.sub("_", name)[:MAX_NAME_CHARS] or "_"
 
 

@@ -84,7 +84,7 @@ class _Node:
     def __init__(self) -> None:
         self.in_place: list[_Node] = []
         self.properties: dict[str, _Node] = {}
-        self.additional: _Node | None = None  # properties without a subschema of their own
+        self.additional: _Node | None = None  # properties without their own subschema
         self.each: list[_Node] = []  # every property
         self.prefix: list[_Node] = []
         self.rest: _Node | None = None  # items after `prefix`

@@ -92,7 +92,7 @@ def _codec(encoding: str) -> codecs.CodecInfo:
     is_text = codec is not None and getattr(codec, "_is_text_encoding", False)
     name = "" if codec is None else codec.name.casefold().replace("-", "_")
     if codec is None or not is_text or name in _NO_ENCODINGS or not (_TAKEN.fullmatch(name) or _is_plain(codec, name)):
-        raise _refusal(f"The encoding {encoding[:40]!r} is not known. Use 'utf-8'.")
+        raise _refusal(f"The encoding {encoding[:40]!r} is unknown. Use 'utf-8'.")
     return codec
 
 

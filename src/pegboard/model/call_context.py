@@ -367,7 +367,7 @@ class CallContext(ToolContext):
         """
         step = running_step.get()
         if step is None:
-            raise CallError("tool_error", "`step_key` is that of a step: use it in what `ctx.step` runs.")
+            raise CallError("tool_error", "`step_key` exists only in a step: use it in the function of `ctx.step`.")
         return step
 
     async def ask(self, question: str, *, schema: JSONValue = None) -> JSONValue:

@@ -17,7 +17,7 @@ FIELDS: Final[tuple[str, ...]] = get_args(IntentField)
 SERVICE: Final = "call_intent"
 """The name that handlers and hooks use for the intent of a call: `ctx.services["call_intent"]`."""
 MARK: Final = "x-call-intent"
-"""A property with this key takes its value from the intent: `true` by its own name, or from the named field."""
+"""A property with this key gets its value from the intent: `true` by its own name, else from the named field."""
 
 
 def with_marks(schema: JSON, names: Collection[str]) -> JSON:

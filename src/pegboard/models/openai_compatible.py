@@ -76,5 +76,5 @@ def _text(answer: Any) -> str:
     message = first.get("message") if is_object(first) else None
     content = message.get("content") if is_object(message) else None
     if not isinstance(content, str):
-        raise CallError("protocol_error", f"{_WHO} answered in a form that is not known. Check the endpoint.")
+        raise CallError("protocol_error", f"{_WHO} answered in an unknown format. Check the endpoint.")
     return content

@@ -47,7 +47,7 @@ _BEFORE_LIMITS = (AUDIT_WAIT, "begin", "resolve", "arguments", "before_hooks", "
 
 
 class Verdict(NamedTuple):
-    """The outcome of a call under another config; `code` is that of `why`, or the kind of the error."""
+    """The outcome of a call under another config; `code` is the code of `pegboard why`, or the kind of the error."""
 
     now: Now
     code: str = ""

@@ -42,7 +42,7 @@ from pegboard.telemetry.part_states import PartKey, PartStates
 
 ALERT_CHECK_S = 2.0  # seconds between two looks at what is wrong
 ALERT_PROBE_S = 10.0  # seconds between two probes of all parts, for the log, if there are no alerts
-ALERT_AGAIN_S = 60.0  # seconds until an alert is tried again that its receiver did not take
+ALERT_AGAIN_S = 60.0  # seconds until an alert is sent again that its receiver did not accept
 ALERT_TEXT_CHARS = 1_000  # characters of the text of an alert
 ALERT_TASKS_S = 30.0  # seconds between two looks at all tasks
 ALERT_BUDGETS_S = 5.0  # seconds between two looks at budgets

@@ -136,7 +136,7 @@ class AppOptions(CarriesCredentials, frozen=True, kw_only=True):
     login_token: str = ""
     """The secret of the console's one-time login link; empty for none."""
     pending: PendingConfig | None = None
-    """The files of the config, which an operator may compare and take in the console."""
+    """The files of the config, which an operator may compare and apply in the console."""
     certificate: ServerCertificate | None = None
     """The certificate that it serves itself, whose end is watched."""
 
@@ -166,7 +166,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         catalog.registry.link_key = hmac.digest(keys[-1], b"pegboard resource links", "sha256")
     if keys and catalog.executor.ports.used_answers is None:
         log.warning(
-            "No store of consents: each answer of a person is taken by the worker that asked alone. Serve with one "
+            "No store of consents: only the worker that asked accepts the answer of a person. Serve with one "
             "worker, or set `consents: {store: …}`."
         )
     endpoint: Endpoint = Endpoint(gateway, host_guard, authenticator=authenticator, sealing=sealing, others=others)

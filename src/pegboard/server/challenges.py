@@ -18,7 +18,7 @@ Scope = MutableMapping[str, Any]
 
 
 class Challenges:
-    """The refusals of one set of rules; `tokens` is whose tokens are taken, if any."""
+    """The refusals of one set of rules; `tokens` names the issuer of accepted tokens, if any."""
 
     def __init__(self, tokens: TokenRules | None) -> None:
         self._tokens = tokens

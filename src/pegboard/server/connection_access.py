@@ -51,7 +51,7 @@ class ConnectionAccess(Struct, frozen=True, kw_only=True):
 def access_of(gateway: Gateway, ctx: ToolContext, space: str | None) -> ConnectionAccess | None:
     """Return the connections a caller may see; `None` if none exist, or the caller has neither a user nor the role.
 
-    `space` is that of the caller's credential.
+    `space` is the space of the caller's credential.
     """
     connections, person = gateway.catalog.connections, person_of(ctx.caller)
     is_operator = OPERATOR in ctx.roles

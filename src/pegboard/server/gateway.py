@@ -37,7 +37,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
 
     catalog: Catalog
     registry: Registry
-    """That of the catalog."""
+    """The registry of the catalog."""
     context_for: ContextMaker
     resources: Resources
     event_hub: EventHub | None = None
@@ -104,7 +104,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
         """Run one guarded call and return its result in wire form.
 
         Raises:
-            RpcError: the tool is not available to this caller, in the same words whatever the reason; the client
+            RpcError: the tool is not available to this caller, with the same message for every reason; the client
                 lacks a capability that the call needs.
         """
         try:
@@ -152,7 +152,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
         error = result.error
         if error is None:
             return result
-        # A person may have been asked meanwhile: the profile as it is now decides what is visible.
+        # A person may have been asked during the call, so the current profile decides what is visible.
         if error.kind == "not_found" and await callable_tool(view.renewed(), name) is None:
             raise absent or RpcError(INVALID_PARAMS, error.message)
         if channel.refused_with is not None:

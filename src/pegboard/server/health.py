@@ -194,7 +194,7 @@ class Health:
 
     async def _live_states(self) -> Sequence[LiveState]:
         sync = self._gateway.registry.declarations.document_sync
-        # Without its store, which has a metric of its own, nothing is known of them.
+        # Without its store, which has its own metric, nothing is known of them.
         with suppress(CallError):
             return () if sync is None else await sync.states()
         return ()

@@ -213,7 +213,7 @@ class Listener:
     # -- connections are counted
 
     def _is_ahead(self) -> bool:
-        """Return True if another worker has so many fewer connections that it should take the next."""
+        """Return True if another worker should take the next connection, because it has many fewer."""
         assert self._worker is not None
         return self._worker.shares.is_ahead(self._worker.number, len(self._server.connections))
 

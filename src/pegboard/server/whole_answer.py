@@ -8,7 +8,7 @@ from starlette.types import Send
 
 
 class AnswerHeaders(NamedTuple):
-    """Headers of our own making that many answers have alike: as ASGI wants them, and as the lines that go out."""
+    """Our own headers that many answers share: as ASGI wants them, and as the bytes sent."""
 
     pairs: tuple[tuple[bytes, bytes], ...]
     lines: bytes

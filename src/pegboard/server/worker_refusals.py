@@ -73,7 +73,7 @@ class WorkerRefusals:
     def _mark(self) -> tuple[int, int] | None:
         """Return an id of the latest refusal; `None` if there is none."""
         try:
-            found = self._latest.stat()  # raw: in a folder of our own
+            found = self._latest.stat()  # raw: in our own folder
         except FileNotFoundError:
             return None
         return found.st_mtime_ns, found.st_ino

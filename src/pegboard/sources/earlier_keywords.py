@@ -10,7 +10,7 @@ _NULL: Final[JSON] = {"type": "null"}
 
 
 def with_todays_keywords(schema: JSON) -> JSON:
-    """Return a schema without flags at its bounds and without `nullable`. Its subschemas stay as they are.
+    """Return a schema without boolean exclusive bounds and `nullable`; its subschemas are unchanged.
 
     `{"minimum": 0, "exclusiveMinimum": true}` becomes `{"exclusiveMinimum": 0}`, and `{"type": "string", "nullable":
     true}` becomes `{"type": ["string", "null"]}`.

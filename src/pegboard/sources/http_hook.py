@@ -128,7 +128,7 @@ class _Service:
         except CallError as error:
             raise HookServiceError(error.error.message) from error
         except msgspec.ValidationError as error:
-            raise HookServiceError(f"{self._who} gave an answer that is not in the form of one: {error}") from error
+            raise HookServiceError(f"{self._who} gave an answer in the wrong format: {error}") from error
 
     async def _sent(self, body: bytes, headers: dict[str, str], call: HookCall) -> Response:
         settings, hops = self._settings, call.ctx.request.hops

@@ -191,10 +191,10 @@ class DbosEngine:
                 if self._is_away:
                     log.warning("The database of tasks answers again.")
                 self._is_away = False
-            except Exception as error:  # noqa: BLE001 - boundary: a thread of its own, and the store may be away
+            except Exception as error:  # noqa: BLE001 - boundary: a separate thread, and the store may be away
                 if not self._is_away:
                     text = str(error) if isinstance(error, OSError) else type(error).__name__
-                    log.warning("The lease of this worker was not renewed; it is tried again and again: %s", text)
+                    log.warning("The lease of this worker was not renewed; Pegboard keeps trying: %s", text)
                 self._is_away = True
 
     def _begin_again(self) -> None:

@@ -14,7 +14,7 @@ from pegboard.model.error import CallError, DefinitionError
 from pegboard.model.probe import Part, PartKind, Probe
 
 PROBE_KEPT_S = 2.0  # how long the result of a probe is used again, in seconds
-PROBE_WAIT_S = 0.5  # seconds that an answer to an operator waits for a new result, if there is an older one
+PROBE_WAIT_S = 0.5  # how long an answer to an operator waits for a new result if there is an older one, in seconds
 
 PartKey = tuple[PartKind, str]
 
@@ -22,14 +22,14 @@ log = logging.getLogger("pegboard")
 
 
 class Declaring(Protocol):
-    """A catalog, of which only the registry is needed here."""
+    """A catalog; only its registry is needed here."""
 
     @property
     def registry(self) -> Registry: ...
 
 
 def parts_of(catalog: Declaring) -> Iterator[Part]:
-    """Yield the dependencies of a catalog; the address of a source's server is known once the source is up."""
+    """Yield the dependencies of a catalog; the server of a source is included once the source is up."""
     sources = catalog.registry.sources
     for part in catalog.registry.declarations.parts(catalog):
         if not part.source or sources[part.source].state().status == "ok":
@@ -57,7 +57,7 @@ async def _probe(part: Part, deadline_s: float) -> Probe:
 
 
 class _Known(NamedTuple):
-    """The latest probe of a part, which may still run, when it began, and the result of the one before."""
+    """The latest probe of a part, which may still be running, its start time, and the previous result."""
 
     probe: asyncio.Task[Probe]
     began: float
@@ -73,7 +73,7 @@ def _latest(known: _Known) -> Probe:
 class PartStates:
     """The latest probe of each part of a running catalog.
 
-    A server has one, and uses it on its event loop. A part is probed again when somebody asks and its latest probe is
+    A server has one, and uses it on its event loop. A part is probed again on request if its latest probe is
     two seconds old, whether that failed or not. Nothing runs in the background, so there is nothing to close. A part
     that stops working is logged as `part_lost`, and as `part_returned` when it works again, or when a reload has left
     it out.
@@ -89,9 +89,9 @@ class PartStates:
         self._lost: dict[PartKey, Part] = {}
 
     async def probes(self, *, only_required: bool = False, at_most_s: float | None = None) -> Mapping[PartKey, Probe]:
-        """Return the probes of all parts, or of those without which calls fail.
+        """Return the probes of all parts, or of the required ones only.
 
-        With `at_most_s`, a part that does not answer for so long has its previous result, if there is one: a part that
+        With `at_most_s`, a part that does not answer in time gets its previous result, if there is one: a part that
         hangs must not make each answer to a load balancer take 5 seconds.
         """
         now = self._clock()
@@ -119,7 +119,7 @@ class PartStates:
             # The part of a source is left out while the source itself does not work.
             if key not in wanted and not part.source:
                 del self._lost[key]
-                _warn("part_returned", f"the config does not use the {part.kind} {part.name} any more", part)
+                _warn("part_returned", f"the config no longer uses the {part.kind} {part.name}", part)
 
     async def _logged(self, key: PartKey, part: Part) -> Probe:
         """Probe a part, and log a change since its previous probe."""

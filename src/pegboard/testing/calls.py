@@ -61,7 +61,7 @@ class RecordedContext(CallContext):
 
 
 def call_context(*, call_id: str = "", tool: str = "tool", **fields: Any) -> RecordedContext:
-    """Return a context for calling a handler directly; `fields` are those of `ToolContext`, such as `user_id`.
+    """Return a context for calling a handler directly; `fields` are fields of `ToolContext`, such as `user_id`.
 
     No guards run when a handler is called directly. To test a call with its guards, use `view.call`.
     """

@@ -588,7 +588,7 @@ def describe(report: IngestReport) -> str:
         parts.append(f"{len(report.empty)} without text")
     if report.embedded:
         parts.append(f"{report.embedded} passages embedded")
-    return ", ".join(parts) or "nothing to take in"
+    return ", ".join(parts) or "nothing to store"
 
 
 def describe_not_read(report: IngestReport) -> str:

@@ -84,7 +84,7 @@ async def upload(
     async with FileReader(max_chars=store.document_chars, parsers=parsers_of(store)) as reader:
         document = await reader.read(path, payload)
     if document.error:
-        raise CallError("invalid_arguments", f"{path[-100:]!r} was not taken in: {document.error.rstrip('.')}.")
+        raise CallError("invalid_arguments", f"{path[-100:]!r} was not stored: {document.error.rstrip('.')}.")
     document = replace(document, metadata={**checked_metadata(metadata or {}), **document.metadata})
     stored = await store.ingest(
         scope, document, space=space, source=source, replaces=True, keeps_metadata=metadata is None

@@ -140,7 +140,7 @@ async def test_files_are_stored_and_the_reasons_of_those_that_are_not_are_shown(
         page = text_of(mixed.text)
         assert mixed.status_code == 422
         assert "2 files not stored, 1 other stored" in page
-        assert re.search(r"bad\.pdf : 'bad\.pdf' was not taken in: ", page)
+        assert re.search(r"bad\.pdf : 'bad\.pdf' was not stored: ", page)
         assert "is not a valid document path" in page
         assert (await send(browser)).status_code == 422
         assert "Choose a file" in browser.page

@@ -84,7 +84,7 @@ async def ls_command(
 ) -> None:
     """List the open questions, and the accounts that calls wait for.
 
-    Only its person can connect an account: at the link in the answer to the call, or with `pegboard connect`.
+    Only the owner can connect an account, with the link in the answer to the call or with `pegboard connect`.
     """
     with _inbox(options) as inbox:
         _list(await inbox.store.listed(is_open=not all), await inbox.to_connect(), inbox.key_names(), options)
@@ -107,9 +107,9 @@ async def approve_command(name: QuestionId, /, *, lasting: Lasting = None, optio
             name, is_yes=True, decided_by=_person(), good_s=good_s, approver=platform.current_user()
         )
         await _note(inbox, options, consent, "approved")
-        note = "Agreed. The same call passes once now, if its caller makes it again."
+        note = "Approved. The same call now runs once, if its caller repeats it."
         if consent.state == "asked":
-            note = f"Agreed: {consent.progress}. The call passes when another person has agreed, too."
+            note = f"Approved: {consent.progress}. The call runs once another person has approved it, too."
         if consent.edited is not None:
             options.terminal.say(f"Runs with: {shown_arguments(consent.edited, max_chars=None)}")
         _say(options, consent, _text(consent, inbox.key_names()), note)
@@ -122,7 +122,7 @@ async def deny_command(
     with _inbox(options) as inbox:
         consent = await inbox.store.decide(name, is_yes=False, decided_by=_person(), reason=reason)
         await _note(inbox, options, consent, "denied")
-        note = "Declined. Its caller is not asked again in this session; `pegboard consent forget` takes that back."
+        note = "Declined. Its caller is not asked again in this session; `pegboard consent forget` undoes that."
         _say(options, consent, note)
 
 
@@ -143,7 +143,7 @@ async def grant_command(
 ) -> Exit:
     """Allow several calls in advance."""
     if calls is None or lasting is None:
-        raise CommandError("Say how many calls, how long: `pegboard consent grant ID --calls 20 --for 7d`.")
+        raise CommandError("Give the number of calls and a duration: `pegboard consent grant ID --calls 20 --for 7d`.")
     scope = _Scope(where=where or (), same=same or (), any=any_value or (), any_other=any_other)
     giving = _Giving(calls=calls, scope=scope, credential=credential, is_preview=preview, is_sure=yes)
     with _inbox(options) as inbox:
@@ -207,25 +207,25 @@ class _Planned(Struct, frozen=True, kw_only=True):
 
 
 async def _planned(store: SqlConsents, name: str, giving: _Giving, lasts_s: float, options: Options) -> _Planned:
-    """Return the grant for the caller of a question, or for a tool and the person of `--as`."""
+    """Return the grant for the caller of a question, or for a tool and the person in `--as`."""
     calls, scope = giving.calls, giving.scope
     asked = await store.shown(name)
     if asked is not None and asked.state == "asked":
         if asked.approvals_needed > 1:
             raise CommandError(NO_GRANT, code=Exit.REFUSED)
         if giving.credential is not None:
-            raise CommandError("--credential is for the grant of a tool; a question already has its caller.")
+            raise CommandError("--credential needs a tool; a question already has its caller.")
         grant = grant_for(
             asked, calls=calls, lasts_s=lasts_s, where=_values(scope, None), same=scope.same, any=scope.any,
             any_other=scope.any_other,
         )  # fmt: skip
         return _Planned(grant=grant, question_id=name)
     if scope.same:
-        raise CommandError("--same is for the grant of a question; for a tool say the value: --where NAME=VALUE.")
+        raise CommandError("--same needs a question; for a tool give the value: --where NAME=VALUE.")
     identity = options.identity
     if identity.user is None and giving.credential is None:
         raise CommandError(
-            f"There is no open question {name[:100]!r}. To grant calls of a tool say to whom: --as user=ann, or "
+            f"There is no open question {name[:100]!r}. To grant calls of a tool, name the caller: --as user=ann, or "
             "--credential NAME."
         )
     async with opened(options, tool=name) as (_, view):
@@ -336,7 +336,7 @@ def _declared_inbox(options: Options) -> _Inbox:
         raise DefinitionError(report.sorted(config.files, config.secrets))
     if not isinstance(store, SqlConsents):
         raise CommandError(
-            f"{str(path)!r} keeps no questions for people. Say where: "
+            f"{str(path)!r} has no store for questions to people. Add one: "
             'consents: {store: "sqlite:./pegboard.db"}, or a postgresql:// address.',
             kind="no_inbox",
         )
@@ -363,7 +363,7 @@ def span_s(text: str, *, now: float) -> float:
         raise ValueError(f"{text!r} is not a duration: write 30m, 12h, 7d, or a day such as 2026-11-27.") from None
     left_s = day.timestamp() + (_DAY_S if "T" not in text and " " not in text else 0) - now
     if left_s <= 0:
-        raise ValueError(f"{text!r} is over.")
+        raise ValueError(f"{text!r} is in the past.")
     return left_s
 
 
@@ -389,7 +389,7 @@ def _list(
 
 
 def _cells(consent: Consent, key_names: Mapping[str, str]) -> tuple[str, ...]:
-    # A fingerprint of a credential without a name tells a person nothing; `--json` has it.
+    # A fingerprint of an unnamed credential tells a person nothing; `--json` has it.
     parts = (consent.user_id, consent.space_id, key_names.get(consent.credential or ""))
     unnamed = "a credential without a name" if consent.credential else "nobody known"
     who = ", ".join(part for part in parts if part) or unnamed

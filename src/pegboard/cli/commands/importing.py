@@ -35,7 +35,7 @@ async def importing_command(
     """Import servers, tools and agents from other programs.
 
     Nothing is started. Everything that is not carried over is named, and then the command ends with 1. Secrets that
-    stand there in clear become ${VARIABLE}, with the line to export, and are not printed.
+    are in plain text become ${VARIABLE}, with the line to export, and are not printed.
     """
     file = open_config(options)
     proposal = file.with_way_out(imported_proposal(what, folder=file.folder, taken=set(file.taken)))

@@ -101,7 +101,7 @@ def _store(options: Options) -> tuple[Config, KeyStore]:
     file = None if config.identity is None else key_store_of(config.identity.value, config.path)
     if file is None:
         raise CommandError(
-            f"{str(path)!r} takes no API keys. Say where they are kept: "
+            f"{str(path)!r} accepts no API keys. Add a store for them: "
             'identity: {api_keys: {store: "sqlite:./pegboard.db"}}.',
             kind="no_key_store",
         )

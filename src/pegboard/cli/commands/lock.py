@@ -76,7 +76,7 @@ async def accept_command(*names: Annotated[str, Parameter(help=_ACCEPTED)], opti
     Ends with 1 when a server cannot be reached.
     """
     if not names:
-        raise CommandError("Say what to accept: `pegboard lock accept server.tool`, or a server for all of its tools.")
+        raise CommandError("Name what to accept: `pegboard lock accept server.tool`, or a server for all of its tools.")
     async with _reached(options, names) as (config, lock, servers):
         return _accept(options, config, lock, servers, names)
 

@@ -51,7 +51,7 @@ async def search_command(
         return await _write_examples(options, words)
     query = " ".join(words).strip()
     if not query:
-        raise CommandError('Say what is needed: pegboard search "create an issue"')
+        raise CommandError('Describe what you need: pegboard search "create an issue"')
     if limit < 1:
         raise CommandError(f"--limit {limit}: there is nothing to show. Give 1 or more.")
     async with opened(options, lists_only=True, only_reads=True) as (project, view):

@@ -116,7 +116,7 @@ async def _as_json(project: Project, options: Options, whole: UsageRow, rows: li
 
 
 async def _budgets(project: Project) -> list[JSON]:
-    """Return the level of every budget; what the server counts in its own memory is not known here."""
+    """Return the level of every budget; counts in the memory of a server are unknown here."""
     catalog = project.catalog
     if budgets_in_memory(catalog):
         return []

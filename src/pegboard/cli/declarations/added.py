@@ -40,7 +40,7 @@ _DOCUMENT = re.compile(r"(?:\.json|\.ya?ml|openapi|swagger|api-docs)(?:$|[/?])",
 
 
 class AddedWords(CarriesCredentials, frozen=True, kw_only=True):
-    """The words and options of the command line. `folder` is that of the config, `here` where the command runs."""
+    """The words and options of the command line. `folder` is the config's, `here` where the command runs."""
 
     what: tuple[str, ...]
     name: str | None

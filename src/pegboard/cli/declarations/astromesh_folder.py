@@ -48,7 +48,7 @@ def astromesh_proposal(source: Path, *, folder: Path) -> Proposal:
 
     Args:
         source: the folder or file.
-        folder: that of the config.
+        folder: the folder of the config.
     """
     left_out: list[str] = []
     notes: list[str] = []

@@ -71,7 +71,7 @@ def client_proposal(document: JSONValue, *, file: str, beside: Path, folder: Pat
         document: the contents of the client's file.
         file: the name of the file for messages.
         beside: the folder of the file, for `${workspaceFolder}`.
-        folder: that of the config.
+        folder: the folder of the config.
         taken: the names in use; names of the new entries are added.
     """
     declared = _servers(document)
@@ -145,7 +145,7 @@ class _ServerReader:
     def _note_others(self, server: JSON) -> None:
         for key in server:
             if key not in _UNDERSTOOD:
-                to_do = _WHAT_TO_DO.get(key, "it is not known here")
+                to_do = _WHAT_TO_DO.get(key, "it is unknown here")
                 self.writer.left_out.append(f"{self._at}.{key}: {to_do}")
 
     def _program(self, command: str, args: JSONValue, env: JSONValue, server: JSON) -> JSON:

@@ -94,7 +94,7 @@ def server_entry(
         writer: collects the variables for secrets.
         at: the origin of the words, for messages.
         cwd: the current working directory of the program; `None` if unknown.
-        folder: that of the config.
+        folder: the folder of the config.
         wants_answer: add `-y` to `npx`, which would otherwise ask before it installs; nobody could answer.
     """
     command, *args = words

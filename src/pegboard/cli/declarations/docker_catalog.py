@@ -63,7 +63,7 @@ def _server(name: str, server: JSON, *, file: str, taken: set[str]) -> Proposal:
         mcp = _container(server, image, writer, at=at)
     for key in server:
         if key not in _SAID_ELSEWHERE:
-            writer.left_out.append(f"{at}.{key}: {_WHAT_TO_DO.get(key, 'it is not known here')}")
+            writer.left_out.append(f"{at}.{key}: {_WHAT_TO_DO.get(key, 'it is unknown here')}")
     called = free_name(namespace(name), taken)
     if called != name:
         writer.notes.append(f"{at} is called {called!r} here.")

@@ -36,7 +36,7 @@ def imported_proposal(word: str, *, folder: Path, taken: set[str]) -> Proposal:
 
     Args:
         word: a client, a file, a folder or a Python object.
-        folder: that of the config.
+        folder: the folder of the config.
         taken: the names in use; names of the new entries are added.
 
     Raises:

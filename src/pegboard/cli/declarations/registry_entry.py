@@ -92,7 +92,7 @@ def _package_fault(package: JSON) -> str | None:
         return f"{version!r} is not a version"
     hint = package.get("runtimeHint", package.get("runtime_hint"))
     if hint is not None and hint not in {*_RUNTIMES.values(), "uv", "bunx", "pnpx", "pipx", "node", "python", "podman"}:
-        return f"its runtime {hint!r} is not known; add the command that starts it"
+        return f"its runtime {hint!r} is unknown; add the command that starts it"
     return None
 
 

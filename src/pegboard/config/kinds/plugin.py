@@ -19,7 +19,7 @@ from pegboard.sources.plugins import Declaration, PluginKind
 
 
 def plugin_form(kind: PluginKind) -> type[DescribedForm]:
-    """Return the form of such a tool."""
+    """Return the form of a tool of this kind."""
     if kind.settings is None:
         return DescribedForm
     # If no setting is required, the key itself is optional.
@@ -42,7 +42,7 @@ def _needs_settings(settings: type[BaseModel]) -> bool:
 
 
 def plugin_declare(kind: PluginKind) -> Callable[[Declared[Any], BuildContext], None]:
-    """Return the function that adds such a tool to the catalog."""
+    """Return the function that adds a tool of this kind to the catalog."""
 
     def declare(tool: Declared[Any], build: BuildContext) -> None:
         spec = described_spec(tool, build)
@@ -70,7 +70,7 @@ def plugin_declare(kind: PluginKind) -> Callable[[Declared[Any], BuildContext], 
         except (DefinitionError, CallError) as error:
             build.refused(error, tool.at)
         except TypeError:
-            fault = f"{kind.plugin} made a {type(product).__name__} of this tool, and neither a tool nor a source"
+            fault = f"{kind.plugin} returned a {type(product).__name__}, which is neither a tool nor a source"
             build.report.add(place.problem(fault))
 
     return declare

@@ -50,7 +50,7 @@ class Environment:
     `secrets` has every variable and file that was used and is not empty, except addresses without a credential.
     `defaulted` has the variables whose default was used, with the place. `unset` has the places of unset variables and
     unreadable files. `problems` are other faults, such as `$NAME` where a secret is expected; `warnings` are such
-    texts elsewhere. Relative file paths start at `folder`, that of the config.
+    texts elsewhere. Relative file paths start at `folder`, the folder of the config.
     """
 
     def __init__(self, env: Mapping[str, str], *, folder: Path = Path()) -> None:

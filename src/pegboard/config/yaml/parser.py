@@ -283,7 +283,7 @@ class _Composer:
             merged = node.items if isinstance(node, Items) else (node,)
             tables = [item for item in merged if isinstance(item, Table)]
             if len(tables) < len(merged):
-                self._report(node.mark, "`<<` takes in a mapping or a list of mappings")
+                self._report(node.mark, "`<<` needs a mapping or a list of mappings")
             inside.merges.extend(tables)
             return
         inside.table[str(key.value)], inside.keys[str(key.value)] = node, key.mark

@@ -92,7 +92,7 @@ def _starred(match: re.Match[str]) -> str:
 
 
 def _keys_above(lines: Sequence[str], line: int) -> Iterator[str]:
-    """Yield the keys above a line, by indentation: lines of a block text have no key of their own."""
+    """Yield the keys above a line, by indentation: lines of a block text have no key."""
     indent = _indent(lines[line - 1]) if lines[line - 1].strip() else len(lines[line - 1])
     for text in reversed(lines[: line - 1]):
         if text.strip() and _indent(text) < indent:

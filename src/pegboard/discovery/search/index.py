@@ -279,7 +279,7 @@ class Index:
         """Return scores by spelling, if words, likeness and use found nothing."""
         request = resembling(query, tools.vocabulary())
         ranking = rank(request, self._postings, tools.scope) if request.groups else None
-        # A tool that is merely in the same namespace as a similar one is no nearer than another namespace.
+        # Being in the same namespace as a similar tool does not make a tool more similar.
         scores = judged.scores if ranking is None else ranking.scores * (ranking.matched.max(axis=0) > 0)
         return replace(
             judged,

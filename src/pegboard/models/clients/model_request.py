@@ -27,7 +27,7 @@ _FIRST_OWN_FAULT = 500
 
 
 async def answered(model: Model, prompt: str, spec: ModelSpec) -> str:
-    """Return a model's text answer; retries count towards the time limit.
+    """Return a model's answer as text; retries count towards the time limit.
 
     Raises:
         CallError: there was no answer.
@@ -46,7 +46,7 @@ async def answered(model: Model, prompt: str, spec: ModelSpec) -> str:
     except Exception as error:
         raise model_failure(error, who) from error
     if response.text is None:
-        raise CallError("protocol_error", f"{who} answered without a text. Check the endpoint.")
+        raise CallError("protocol_error", f"{who} answered without text. Check the endpoint.")
     return response.text
 
 
@@ -55,11 +55,11 @@ def model_failure(error: BaseException, who: str) -> CallError:
 
     Args:
         error: the exception.
-        who: the model, as the beginning of a sentence.
+        who: the model, as the subject of the message.
     """
     cause: BaseException | None = error
     while cause is not None:
-        # Errors of our own guards are kept.
+        # Errors of our guards are kept.
         if isinstance(cause, CallError):
             return cause
         cause = cause.__cause__ or cause.__context__
@@ -72,8 +72,8 @@ def model_failure(error: BaseException, who: str) -> CallError:
     if isinstance(error, ModelAPIError):
         return CallError("upstream_error", f"{who} ended its answer with an error.")
     if isinstance(error, AgentRunError | UserError):
-        return CallError("upstream_error", f"{who} gave no answer that can be used.")
-    return CallError("protocol_error", f"{who} answered in a form that is not known. Check the endpoint.")
+        return CallError("upstream_error", f"{who} gave no usable answer.")
+    return CallError("protocol_error", f"{who} answered in an unknown format. Check the endpoint.")
 
 
 def _of_status(error: ModelHTTPError, who: str) -> CallError:

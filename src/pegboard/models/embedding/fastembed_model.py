@@ -116,7 +116,7 @@ def fetch(name: str, folder: Path) -> Path:
                 known.sources.hf, str(folder), [known.model_file, *known.additional_files]
             )
         files = fastembed.TextEmbedding.download_model(known, str(folder), retries=1)
-    except Exception as error:  # noqa: BLE001 - boundary: the libraries below have errors of their own for a network
+    except Exception as error:  # noqa: BLE001 - boundary: the libraries below have their own errors for a network
         raise ConnectionError(
             f"The model {name!r} could not be downloaded ({type(error).__name__}: {str(error)[:LISTED_LINE_CHARS]})."
             f" Is this machine online? Otherwise run this where there is a network, and copy {str(folder)!r} here."

@@ -79,7 +79,6 @@ class OpenAIEmbedder:
         if rows.keys() != set(range(len(texts))):
             raise CallError(
                 "protocol_error",
-                f"{_WHO} answered {len(rows)} of {len(texts)} texts, or in a form that is not known."
-                " Check the endpoint.",
+                f"{_WHO} answered {len(rows)} of {len(texts)} texts, or in an unknown format. Check the endpoint.",
             )
         return [rows[place] for place in range(len(texts))]

@@ -32,7 +32,7 @@ What = Literal[
 
 
 class Repair(NamedTuple):
-    """A correction and its place; the path is that of the corrected arguments."""
+    """A correction and its place; the path is in the corrected arguments."""
 
     path: str
     repair: What

@@ -104,7 +104,7 @@ def asks_first(entry: ToolEntry) -> bool:
 
 
 def _rails(pegs: Sequence[Peg], namespaces: Sequence[str]) -> Iterator[Rail]:
-    """Yield the rails in order; `namespaces` has that of each peg."""
+    """Yield the rails in order; `namespaces` has the namespace of each peg."""
     for namespace, pairs in groupby(zip(namespaces, pegs, strict=True), key=lambda pair: pair[0]):
         those = [peg for _, peg in pairs]
         yield Rail(namespace, those, sum(peg.code == "visible" for peg in those))

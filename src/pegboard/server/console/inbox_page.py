@@ -38,7 +38,7 @@ from pegboard.server.principal import ANONYMOUS
 
 CREDENTIAL_SHOWN_CHARS = 12  # of the digest that names a credential
 ANSWER_SHOWN_CHARS = 160  # of the arguments of a decided call
-ARGUMENT_LINE_CHARS = 100  # of a value that stands in the line of its name
+ARGUMENT_LINE_CHARS = 100  # longest value in the line of its name, in characters
 HEADLINE_CHARS = 60  # of an argument in the title of a question
 READERS_ASKED = 20  # read-only tools checked for whether the person may use them
 READERS_SHOWN = 4  # tools that only read, offered to a person who decides

@@ -40,7 +40,7 @@ _OPENID = "openid"
 
 
 class LoginFailedError(Exception):
-    """A login that did not succeed, in words for the person; `status` is that of the page."""
+    """A login that did not succeed, in words for the person; `status` is the HTTP status of the page."""
 
     def __init__(self, text: str, *, status: int = 403) -> None:
         super().__init__(text)

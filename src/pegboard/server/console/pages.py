@@ -48,7 +48,7 @@ SECURITY_HEADERS = {
 }
 
 _POLICY = SECURITY_HEADERS["content-security-policy"]
-# Images and sounds run no code; they would need a store if they had addresses of their own.
+# Images and sounds run no code; they would need a store if they had their own addresses.
 _WITH_MEDIA = {
     **SECURITY_HEADERS,
     "content-security-policy": _POLICY.replace("img-src 'self'", "img-src 'self' data:").replace(

@@ -28,7 +28,7 @@ class PendingConfig(Protocol):
 
     @property
     def is_watched(self) -> bool:
-        """Whether changes are taken without a person, as with `--reload`."""
+        """Whether changes are applied without a person, as with `--reload`."""
         ...
 
     @property

@@ -22,7 +22,7 @@ _PIECE_BYTES = 256 * KIB  # parsed at once; other requests are answered in betwe
 
 
 class SentForm(NamedTuple):
-    """The fields of a form, of a repeated field the last, and its files by the name of their field."""
+    """The fields of a form, with the last value of a repeated field, and its files by the name of their field."""
 
     fields: Mapping[str, str]
     files: Mapping[str, tuple[SentFile, ...]]
@@ -38,8 +38,8 @@ async def read_form(
     """Return a form; by default within the limits of a message.
 
     Raises:
-        PageError: it is not a form of ours, or too long.
-        ClientLeftError: the browser has left.
+        PageError: it is not a form, or too long.
+        ClientLeftError: the browser disconnected.
     """
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind not in (b"application/x-www-form-urlencoded", b"multipart/form-data"):

@@ -55,7 +55,7 @@ async def tried(visit: Visit, name: str, arguments: JSON) -> Outcome:
 
     Raises:
         CallError: the person may not act as the caller that they look at.
-        ClientLeftError: the browser has left.
+        ClientLeftError: the browser disconnected.
     """
     if visit.acts_as is None or not visit.is_own:
         raise CallError("not_found", "You look through the eyes of another caller, and call tools only as yourself.")

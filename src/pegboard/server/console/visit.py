@@ -71,7 +71,7 @@ class Lens(Struct, frozen=True, kw_only=True):
 class Visit(CarriesCredentials, frozen=True, kw_only=True):
     """A request of a person who is logged in.
 
-    `person` has their rights in the console. `acts_as` is the principal of their own calls, `None` if they have no
+    `person` has their rights in the console. `acts_as` is the principal of their calls, `None` if they have no
     profile here. `looks_as` is the principal whose tools the page shows; with `is_own` it is the same as `acts_as`, so
     a call is possible. `form` and `files` have what a POST sent.
     """
@@ -121,7 +121,7 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
         """The principal whose credential a stream of this person ends with."""
         if self.acts_as is not None and self.acts_as.identity.credential == self.person.credential:
             return self.acts_as
-        # Operators without a profile of their own, and the person at the terminal.
+        # Operators without their own profile, and the person at the terminal.
         return Principal(identity=self.person, profile=None)
 
     def now(self) -> float:
@@ -154,7 +154,7 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
 
 
 def seen_through(lens: Lens, person: Identity, own: Principal | None, usual: str | None = None) -> Principal:
-    """Return the caller of an operator's lens. The profile is that of the lens, else of `own`, else `usual`."""
+    """Return the caller of an operator's lens. The profile comes from the lens, else from `own`, else it is `usual`."""
     who = person
     if lens.is_of_another:
         who = Identity(credential=LOOKING, user=lens.user or None, space=lens.space or None, roles=lens.roles)

@@ -43,7 +43,7 @@ class AgentQuery(Struct, frozen=True, kw_only=True):
         unknown = sorted(body.keys() - {"query", "context", "sessionId"})
         query, context, session_id = body.get("query"), body.get("context"), body.get("sessionId")
         if unknown:
-            raise _bad(f"$.{unknown[0][:100]}: not known here. Possible: context, query, sessionId.")
+            raise _bad(f"$.{unknown[0][:100]}: unknown here. Possible: context, query, sessionId.")
         if not isinstance(query, str) or not 0 < len(query) <= AGENT_QUERY_CHARS:
             raise _bad(f"$.query: a text of 1 to {AGENT_QUERY_CHARS} characters is needed.")
         if context is not None and not is_object(context):

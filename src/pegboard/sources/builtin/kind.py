@@ -81,7 +81,7 @@ def _secrets_in(value: Any) -> Iterator[Secret]:
 
 
 def _place(value: Any) -> Any:
-    """Return a setting that identifies the destination; of a secret only the address, without credentials."""
+    """Return a setting as part of the destination's identity; for a secret, its address without credentials."""
     if isinstance(value, Secret):
         scheme, _, rest = value.reveal().partition("://")
         return f"{scheme}://{rest.rpartition('@')[2]}" if rest else "***"
@@ -100,7 +100,7 @@ class Services(Struct, frozen=True, kw_only=True):
     """The services for a built-in tool.
 
     `folder` is the base of relative paths in the config; `clock` counts seconds, `now` returns the time of day;
-    `resolve` looks up host names; `models` are those of the config, by name, and `documents` is its store. `decides`
+    `resolve` looks up host names; `models` are from the config, by name, and `documents` is its store. `decides`
     tells whether a file determines what code runs here; no tool writes such files. `deciding_tables` are the
     corresponding PostgreSQL tables, each with the name of a column.
     """
@@ -206,7 +206,7 @@ class Requirement:
 
 
 def available_where(spec: ToolSpec, words: str, is_met: Callable[[ToolContext], bool]) -> ToolSpec:
-    """Return the declaration, hidden where the answer is no; `words` say what is needed."""
+    """Return the declaration, hidden from contexts where `is_met` is false; `words` say what is needed."""
     return replace(spec, available=Requirement(words, is_met))
 
 

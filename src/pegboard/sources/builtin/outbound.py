@@ -22,7 +22,7 @@ from pegboard.sources.builtin.kind import BuiltinConfig, SecretText, Services
 
 
 def http_url(url: str) -> str:
-    """Return an operator's URL.
+    """Check an operator's URL and return it.
 
     Raises:
         ValueError: it is not an http or https URL.
@@ -39,7 +39,7 @@ HttpUrl = Annotated[str, AfterValidator(http_url)]
 
 
 class NetworkConfig(BuiltinConfig):
-    """Where a tool may call out, and how much it waits and takes in."""
+    """The servers that a tool may call, its time limit and the size of answers."""
 
     timeout_seconds: float = Field(
         30.0, gt=0, le=600, description="The time limit of the whole request, including redirects, in seconds."
@@ -98,7 +98,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
     """Check that an operator's headers can be sent.
 
     Raises:
-        ValueError: one cannot; the message has its name and not its value.
+        ValueError: one cannot; the message has its name, but not its value.
     """
     try:
         checked_headers(headers)
@@ -172,5 +172,5 @@ def fitting(text: str, max_bytes: int) -> str:
 
 
 def size_of(value: JSONValue) -> int:
-    """Return how many bytes a value has as JSON."""
+    """Return the size of a value as JSON, in bytes."""
     return len(orjson.dumps(value))

@@ -31,7 +31,7 @@ def numbered(text: str, params: Params) -> tuple[str, list[Any] | None]:
     """
     if not params:
         return text, None
-    # By dict lookup: a linear search for each of many placeholders would exceed the deadline.
+    # A dict, because a linear search for each of many placeholders would exceed the deadline.
     numbers: dict[str | int, int] = {}
 
     def number(match: re.Match[str]) -> str:

@@ -83,10 +83,10 @@ def _plain(value: Any) -> str:
 def _entries(answer: Any, *steps: str) -> list[JSON]:
     for step in steps:
         if not is_object(answer):
-            raise CallError("protocol_error", "The search provider answered in a form that is not known.")
+            raise CallError("protocol_error", "The search provider answered in an unknown format.")
         answer = answer.get(step, {} if step != steps[-1] else [])
     if not is_list(answer):
-        raise CallError("protocol_error", "The search provider answered in a form that is not known.")
+        raise CallError("protocol_error", "The search provider answered in an unknown format.")
     return [entry for entry in answer[:SEARCH_PAGE_HITS] if is_object(entry)]
 
 

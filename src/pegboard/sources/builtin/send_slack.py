@@ -47,7 +47,7 @@ class SlackConfig(NetworkConfig):
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
         if (self.webhook_url is None) == (self.token is None):
-            raise ValueError("say one of `webhook_url` and `token`")
+            raise ValueError("set either `webhook_url` or `token`")
         if self.webhook_url is not None and self.channel is not None:
             raise ValueError("a webhook has its own channel; `channel` needs `token`")
         return self
@@ -73,14 +73,14 @@ SPEC = tool_spec(
             "type": "string",
             "minLength": 1,
             "maxLength": 100,
-            "description": "A channel, such as #team or its id; the configured one without it.",
+            "description": "A channel, such as #team or its id. Default: the configured channel.",
         },
     },
     required=("message",),
     result={
         "ok": {"type": "boolean"},
-        "channel": {"type": ["string", "null"], "description": "Where it was posted, if Slack says so."},
-        "ts": {"type": ["string", "null"], "description": "Slack's name of the message."},
+        "channel": {"type": ["string", "null"], "description": "The channel of the message, if Slack names it."},
+        "ts": {"type": ["string", "null"], "description": "Slack's id of the message."},
     },
     always=("ok", "channel", "ts"),
     annotations=Annotations(read_only=False, destructive=False, idempotent=False, open_world=True),
@@ -125,7 +125,7 @@ def _of_webhook(response: Response) -> JSON:
 
 def _of_api(answer: Any) -> JSON:
     if not is_object(answer):
-        raise CallError("protocol_error", f"{_WHO} answered in a form that is not known. Try again later.")
+        raise CallError("protocol_error", f"{_WHO} answered in an unknown format. Try again later.")
     if answer.get("ok") is not True:
         error = str(answer.get("error"))[:100]
         if error in _AUTH:

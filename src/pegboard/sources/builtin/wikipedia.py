@@ -76,7 +76,7 @@ def make(config: WikipediaConfig, services: Services) -> Handler:
 
 def _summary(page: Any, url: str) -> JSON:
     if not is_object(page) or not isinstance(page.get("title"), str):
-        raise CallError("protocol_error", f"{_WHO} answered in a form that is not known. Try again later.")
+        raise CallError("protocol_error", f"{_WHO} answered in an unknown format. Try again later.")
     urls = page.get("content_urls")
     desktop = urls.get("desktop") if is_object(urls) else None
     page_url = desktop.get("page") if is_object(desktop) else None

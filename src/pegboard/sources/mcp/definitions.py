@@ -126,7 +126,7 @@ def _hidden_texts(schema: JSONValue) -> Iterator[str]:
 
 
 def _place_below(place: _Place, key: str) -> _Place:
-    """Return the kind of value below a key: a schema, schemas by their names, or a value that is no schema."""
+    """Return the kind of value below a key: a schema, schemas by their names, or a value that is not a schema."""
     if place == "schema":
         return "names" if key in SCHEMAS_BY_NAME else "value" if key in _VALUES else "schema"
     return "schema" if place == "names" else place

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pegboard.sources.mcp.supervised_source import McpSource
 
 PERSON_SESSIONS = 500  # open sessions of persons, of all sources together
-PERSON_SESSIONS_OF_SOURCE = 200  # those of one source
+PERSON_SESSIONS_OF_SOURCE = 200  # sessions of one source
 
 log = logging.getLogger("pegboard")
 

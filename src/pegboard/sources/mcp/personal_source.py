@@ -89,7 +89,7 @@ class FirstUse(LockFile):
     """Definitions in memory, as they were first listed. People's accounts may list any tools, so there is a limit.
 
     Args:
-        most: how many tools of one server are taken; later ones are not shown to anybody.
+        most: how many tools of one server are accepted; later ones are not shown to anybody.
     """
 
     def __init__(self, most: int) -> None:
@@ -104,7 +104,7 @@ class FirstUse(LockFile):
         if len(new) > room and not self._is_full:
             self._is_full = True  # logged once, not on every listing
             log.warning(
-                "MCP server %r: people's accounts list more than %d tools; no more are taken.", server, self._most
+                "MCP server %r: people's accounts list more than %d tools; no more are accepted.", server, self._most
             )
         left_out = {*new[room:]}
         super().accept(server, {name: tool for name, tool in definitions.items() if name not in left_out})

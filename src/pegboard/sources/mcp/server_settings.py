@@ -90,7 +90,7 @@ class ServerSettings:
         return tuple(dict.fromkeys(chosen)) or self.groups
 
     def own_of(self, tool: str) -> Mapping[str, Any]:
-        """Return the fields of our own for one tool; of the consent rules that match, the strictest."""
+        """Return our own fields for one tool, with the strictest of the matching consent rules."""
         rules = [rule for glob, rule in self.tool_consents.items() if matches(glob, (tool,))]
         return {**self.own, "consent": max(rules, key=_STRICTNESS.index)} if rules else self.own
 

@@ -787,7 +787,7 @@ class McpSource(Composable):
         if fault is not None and fault.error.kind == "connection_required":
             return fault
         reason = fault.error.message if fault else "it is being connected."
-        text = f"The MCP server {self.name!r} is not available: {reason} It is tried again within {wait_s} s."
+        text = f"The MCP server {self.name!r} is not available: {reason} Pegboard will try again within {wait_s} s."
         kind = "upstream_auth" if fault and fault.error.kind == "upstream_auth" else "upstream_unavailable"
         return CallError(kind, text, retry_after_s=wait_s)
 

@@ -284,7 +284,7 @@ class OperationReader:
     def _form(self, content: JSON) -> JSON:
         form = form_of(self._followed(content.get("schema", {})) or {}, self.document)
         if form is None:
-            raise UnfitError("its body is a form, and its schema is that of something else than an object")
+            raise UnfitError("its body is a form, and the schema of the form is not an object")
         return form
 
     def _followed(self, schema: JSONValue) -> JSON | None:

@@ -25,13 +25,13 @@ class OAuthFlow(Struct, frozen=True, kw_only=True):
 class SecurityScheme(Struct, frozen=True, kw_only=True):
     """One of the `securitySchemes`.
 
-    `type` is that of the document: `apiKey`, `http`, `oauth2`, `openIdConnect`, or one that is not supported.
+    `type` is as in the document: `apiKey`, `http`, `oauth2`, `openIdConnect`, or one that is not supported.
 
     Args:
         name: its name in the document.
         place: where an `apiKey` goes; `key_name` is its name there.
         http_scheme: `bearer`, `basic` or another one of an `http` scheme, in lower case.
-        flows: those of `oauth2`, by the document's name, such as `authorizationCode`.
+        flows: the flows of `oauth2`, by the document's name, such as `authorizationCode`.
         metadata_url: the metadata of the issuer, of `openIdConnect`, or of `oauth2` from OpenAPI 3.2 on.
     """
 

@@ -93,7 +93,7 @@ class _Reader:
         base = self._bases[-1] if self._bases else ""
         self._bases.append(_joined(base, attributes.get(_BASE, "")))
         if len(self._open) > FEED_LEVELS:
-            raise UnreadableError(f"its elements stand more than {FEED_LEVELS} deep")
+            raise UnreadableError(f"its elements are nested more than {FEED_LEVELS} deep")
         if self._field:
             # Markup inside a field, as in Atom's XHTML: its text, block by block.
             self._text.append("\n")

@@ -41,7 +41,7 @@ def parse_roff(options: object, payload: bytes) -> Parsed:
     title, summary, until = "", "", ""
     for line in cleaned(source.text).replace("\\\n", "").split("\n"):
         if until:
-            # Inside of conditions it is indented: `.  .` ends a definition as `..` does.
+            # In conditions the end of a definition is indented: `.  .` instead of `..`.
             until = "" if line.startswith(".") and f".{line[1:].lstrip()}".startswith(until) else until
             continue
         if not line.startswith((".", "'")):
@@ -72,7 +72,7 @@ def parse_roff(options: object, payload: bytes) -> Parsed:
     joined = re.sub(r"\n{3,}", "\n\n", "\n".join(text)).strip()
     parsed = Parsed(text=f"# {one_line(title)}\n\n{joined}" if title else joined, headings=headings_of(headings))
     if title:
-        # Its summary tells a reader of a hit what the page is about, and every passage is found by it.
+        # The summary shows readers of a hit what the page is about, and searches find every passage by it.
         named = _SUMMARY.match(joined)
         summary = summary or (one_line(named[1]) if named else "")
         parsed["title"] = one_line(f"{title}: {summary}" if summary else title)

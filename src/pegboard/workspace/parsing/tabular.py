@@ -148,7 +148,7 @@ def titles_above(rows: Sequence[Sequence[object]]) -> int:
     """Return the number of title rows above a table: rows with one cell above rows with more."""
     widths = [sum(value not in ("", None) for value in row) for row in rows[: _TITLE_ROWS + 1]]
     above = next((place for place, width in enumerate(widths) if width > 1), 0)
-    # Below a title a table needs rows of its own; otherwise the single cells are the contents.
+    # Below a title a table needs rows; otherwise the single cells are the contents.
     return above if len(rows) > above + 1 else 0
 
 

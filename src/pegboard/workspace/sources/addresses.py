@@ -93,7 +93,7 @@ def _sitemap(address: str, access: SourceAccess, _: Path) -> DocumentSource:
 def _site(address: str) -> str:
     url = address.removeprefix(SITEMAP_PREFIX)
     if not is_address(url) or not urlsplit(url).hostname:
-        raise DefinitionError(f"{address[:200]!r} is no site map. Write sitemap:https://HOST/sitemap.xml.")
+        raise DefinitionError(f"{address[:200]!r} is not a site map. Write sitemap:https://HOST/sitemap.xml.")
     return url
 
 

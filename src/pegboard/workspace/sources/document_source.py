@@ -38,7 +38,7 @@ class SourceFile(Struct, frozen=True, kw_only=True):
 
 
 class Fetched(Struct, frozen=True, kw_only=True):
-    """The content of a file. `etag` replaces that of the list; `name` tells the format, if not that of the path."""
+    """The content of a file. `etag` replaces the etag of the list; `name` tells the format, if the path does not."""
 
     payload: bytes
     etag: str

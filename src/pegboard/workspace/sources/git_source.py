@@ -46,7 +46,7 @@ _NAME = re.compile(r"(?!-)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 _PORTS: Final = {"https": 443, "http": 80, "ssh": 22}
 _KINDS: Final = {
     b"120000": "it is a symbolic link, which is not followed",
-    b"160000": "it is another repository (a submodule), which is not read; make it a source of its own",
+    b"160000": "it is another repository (a submodule), which is not read; declare it as a separate source",
 }
 # No configuration of the user or the machine counts, no question is asked, and no program of a repository runs.
 _ENV: Final = {

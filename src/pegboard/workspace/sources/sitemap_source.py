@@ -49,7 +49,7 @@ _GONE = frozenset({404, 410})
 
 
 class _Page(Struct, frozen=True):
-    """A page: its address, and when it changed according to the site map; empty if it does not say."""
+    """A page: its address, and its last change according to the site map, which may be empty."""
 
     url: str
     changed: str
@@ -193,7 +193,7 @@ class SitemapSource:
     async def _rules(self) -> Protego:
         """Return the rules of `robots.txt`.
 
-        A site without one allows everything; one whose server fails allows nothing now.
+        A site without one allows everything; while its server fails, it allows nothing.
 
         Raises:
             CallError: the server fails.
@@ -207,7 +207,7 @@ class SitemapSource:
         return Protego.parse(text_of(response) if response.status_code == 200 else "")
 
     def _is_here(self, url: str) -> bool:
-        """Tell whether an address is on the server of the site map: a site must not choose what else is fetched.
+        """Tell whether an address is on the server of the site map: a site must not choose other servers to fetch from.
 
         The default ports of http and https count as one server.
         """
@@ -232,6 +232,6 @@ def _server_of(url: str) -> tuple[str | None, int | None]:
 
 
 def _kind_of(url: str) -> str:
-    """Return the media type that an address promises; pages that a program writes count as HTML."""
+    """Return the likely media type of an address; generated pages count as HTML."""
     known = format_of(urlsplit(url).path)
     return "text/html" if known is None or known.mime.startswith(("text/x-", "text/javascript")) else known.mime

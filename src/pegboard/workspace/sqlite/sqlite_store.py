@@ -31,7 +31,7 @@ class SqliteDocumentStore(SqlDocumentStore):
             raise DefinitionError(f"there is no folder {str(path.parent)!r} for it")
         if opens_with_python(path):
             text = f"{str(path)!r} is the file of tasks, which another SQLite library has open"
-            raise DefinitionError(f"{text}; store documents in a file of their own")
+            raise DefinitionError(f"{text}; store documents in a separate file")
         for fault in store_faults(path):
             raise DefinitionError(fault.message)
         super().__init__(SqliteDatabase(path), embedder=None if embedder is None else PassageEmbedder(embedder))

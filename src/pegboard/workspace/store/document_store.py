@@ -106,7 +106,7 @@ class SqlDocumentStore:
         self.place = "the database"
         """A description of the location, for people."""
         self.document_chars = DEFAULT_BOUNDS.document_chars
-        """Characters of the longest text that is taken in."""
+        """The longest text that is stored, in characters."""
         self.reranker: Reranker | None = None
         """The model that reorders the passages of a search."""
         self.parsers = NO_PARSERS

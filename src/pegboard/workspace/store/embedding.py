@@ -17,7 +17,7 @@ _SETTING: Final = "embedder"
 
 
 class BarePassage(NamedTuple):
-    """A passage without a vector; `checksum` is that of its document's content."""
+    """A passage without a vector; `checksum` is the checksum of its document's content."""
 
     n: int
     checksum: str

@@ -1,4 +1,4 @@
-"""Lists: the tools, resources and prompts of one caller, as ready bytes and as pages, for either era."""
+"""Lists: the tools, resources and prompts of one caller, as ready bytes and as pages, for both eras."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from pegboard.server.mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS,
 from pegboard.server.principal import Principal
 from pegboard.server.sealing import Sealing, UnknownCursorError
 
-MCP_PAGE_RESOURCES = 1_000  # of one page
-MCP_PAGE_TOOLS = 2_000  # of one page
+MCP_PAGE_RESOURCES = 1_000  # resources of one page
+MCP_PAGE_TOOLS = 2_000  # tools of one page
 
 
 def _drawn_by(draw: Callable[[ToolEntry], JSON], kept_as: str) -> Exporter:
@@ -64,7 +64,7 @@ _BEFORE_2026_PLAIN = _drawn_by(_mcp_tool_before_2026_plain, "mcp before 2026 wit
 class ToolList(NamedTuple):
     """The inputs of a tool list.
 
-    The view and the snapshot it was prepared for, how long the list may be cached, and which sources have problems.
+    The view, the snapshot that it was prepared for, how long the list may be cached, and the sources with problems.
     """
 
     view: View
@@ -158,7 +158,7 @@ class Lists:
     def _without_ways_back(self, tools: tuple[ToolEntry, ...], asking: frozenset[str]) -> tuple[ToolEntry, ...]:
         """Return the tools that do not lead back to the asking servers; the same object if none is left out."""
         leading = {name for name, source in self._registry.sources.items() if isinstance(source, LeadsElsewhere)}
-        # Few of ten thousand tools lead anywhere, and each page asks again.
+        # Few of ten thousand tools lead to other servers, and this runs for each page.
         back = {
             entry.wire_name
             for entry in tools

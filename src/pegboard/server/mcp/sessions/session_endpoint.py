@@ -92,7 +92,7 @@ class HttpSession:
     streams: SessionStreams
     open_requests: dict[str, OpenRequest] = field(default_factory=dict[str, OpenRequest])
     headers: AnswerHeaders = field(init=False, repr=False)
-    """Those of every answer in it."""
+    """The headers of every answer in it."""
     era: Era = field(init=False)
     _asking: tuple[Principal, Principal] | None = None
 
