@@ -39,7 +39,7 @@ def test_a_question_is_listed_read_approved_and_the_same_call_passes_once(run: R
     assert ("1 question waits." in listed.out, '"bob\\u202e"' in listed.out) == (True, True)
     assert run("consent", "show", one).out.startswith("Allow this call of 'main.pay'?")
     approved = run("consent", "approve", one, "--for", "5m")
-    assert (approved.code, "Agreed." in approved.out, '"bob\\u202e"' in approved.out) == (0, True, True)
+    assert (approved.code, "Approved." in approved.out, '"bob\\u202e"' in approved.out) == (0, True, True)
     assert [run("call", "pay", "to=bob\u202e").code for _ in range(2)] == [0, 1]
     assert "0 of 1" in run("consent", "ls", "--all").out
 
@@ -64,7 +64,7 @@ def test_two_people_approve_a_tool_with_four_eyes_and_the_shell_user_is_one_of_t
     assert "two people approve first" in run("list").out
     assert "0 of 2 have" in " ".join(run("why", "pay", "--as", "user=ann").out.split())
     approved = run("consent", "approve", one)
-    assert (approved.code, "Agreed: 1 of 2." in approved.out) == (0, True)
+    assert (approved.code, "Approved: 1 of 2." in approved.out) == (0, True)
     assert "asked (1 of 2)" in " ".join(run("consent").out.split())
     again = run("consent", "approve", one)
     assert (again.code, "You have approved this call (1 of 2)" in again.err) == (1, True)
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> No
         (("deny", one, "--for", "1h"), 2, "Unknown option: --for"),
         (("approve", one, "--calls", "2"), 2, "Unknown option: --calls"),
         (("approve", one, "--for", "soon"), 2, "is not a duration"),
-        (("approve", one, "--for", "2001-01-01"), 2, "is over"),
+        (("approve", one, "--for", "2001-01-01"), 2, "is in the past"),
         (("approve", one, "--for", "99d"), 2, "at most 31 days"),
         (("grant", one), 2, "how many calls"),
         (("grant", one, "--calls", "0", "--for", "1h"), 2, "1 to 10,000 calls"),
