@@ -96,7 +96,7 @@ class SourceAuthForm(Form):
     )
     authorization_params: Mapping[FilledText, FilledText] = Field(
         default_factory=dict[str, Any],
-        description="Further parameters for the page at which people agree, such as `access_type: offline` with "
+        description="Further parameters for the page where people agree, such as `access_type: offline` with "
         "Google (user).",
     )
     token_url: Maybe[FilledText] = Field(
