@@ -328,6 +328,27 @@ async def test_an_entry_of_the_inbox_goes_when_it_expires_or_is_declined(tmp_pat
         assert [each.person for each in await here.connections.awaited()] == [ANN]
 
 
+async def test_a_link_expires_after_ten_minutes_at_each_of_its_steps(tmp_path: Path) -> None:
+    now = 1_800_000_000.0
+    async with place(tmp_path, has_keys=False) as here, Browser(here.app) as browser:
+        here.connections._store._clock = lambda: now  # pyright: ignore[reportPrivateUsage]
+        for steps in range(3):
+            link = await here.link()
+            now += 599.0
+            page = await browser.go(link)
+            assert page.status_code == 200
+            if steps == 1:
+                onward = await browser.send(page, "connect")
+                start = onward.text.partition('content="0;url=')[2].partition('"')[0].replace("&amp;", "&")
+                link = (await browser.elsewhere.get(start)).headers["location"]
+            now += 1.0
+            late = await browser.send(page, "connect") if steps == 2 else await browser.go(link)
+            assert (late.status_code, "older than ten minutes" in late.text) == (404, True)
+        assert (here.issuer.hits["authorize"], here.issuer.hits["token"]) == (1, 0)
+        assert (await browser.press(await browser.go(await here.link()), "connect")).status_code == 200
+        assert await here.connected() == [("ann", "ann")]
+
+
 async def test_an_answer_that_comes_to_another_address_connects_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

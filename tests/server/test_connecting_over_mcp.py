@@ -19,7 +19,7 @@ from mcp_types import ElicitCompleteNotification, ElicitResult
 from pegboard import CallContext, Catalog, http_app
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import IdentityRules
-from pegboard.connections.connection_records import person_of
+from pegboard.connections.connection_records import Person, person_of
 from pegboard.connections.connections import Connections
 from pegboard.connections.upstream_credentials import PersonalCredentials
 from pegboard.sources.mcp.personal_source import PersonalMcpSource
@@ -220,6 +220,24 @@ async def test_plain_http_answers_with_the_link_and_then_with_the_result(tmp_pat
         assert (refused.status_code, refused.json()["kind"]) == (403, "connection_required")
         await here.connect("ann", refused.json()["details"]["url"])
         assert "You are ann." in (await http.post("/v1/tools/whoami/call", json={})).text
+
+
+async def test_a_person_whose_key_is_rotated_stays_connected(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here, httpx2.AsyncClient(base_url=here.url) as http:
+        await here.connect("ann", (await here.connections.begin(Person(user_id="ann"), "mail")).url)
+
+        async def answered(key: str) -> tuple[int, bool]:
+            answer = await http.post("/v1/tools/whoami/call", json={}, headers=bearer(key))
+            return answer.status_code, "You are ann." in answer.text
+
+        assert await answered(here.keys["ann"]) == (200, True)
+        rotated, _ = KeyStore(tmp_path / "keys.db").rotate("ann", overlap_s=0)
+        async with asyncio.timeout(PATIENCE_S):
+            while (await answered(here.keys["ann"]))[0] != 401:
+                await asyncio.sleep(0.02)
+        assert await answered(rotated) == (200, True)
+        listed = (await http.get("/v1/connections", headers=bearer(rotated))).json()["connections"]
+        assert [(one["user"], one["state"]) for one in listed] == [("ann", "connected")]
 
 
 async def test_two_people_connect_a_server_at_its_own_tool_and_read_their_own_mail(tmp_path: Path) -> None:

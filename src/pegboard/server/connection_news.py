@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pegboard.connections.connection_records import Person
 from pegboard.model.json_types import JSON
 from pegboard.server.bus import Bus
+from pegboard.server.connection_follower import ConnectionFollower
 
 if TYPE_CHECKING:
     from pegboard.catalog import Catalog
-    from pegboard.connections.connections import Connections
 
 _KIND = "connections.changed"
 
@@ -20,26 +19,14 @@ class ConnectionNews:
     """Reports changes of this worker to the others, and theirs to the connections of this one.
 
     Without it, or if news are lost, a worker learns of a disconnection when it reads the store again, after
-    `TOKEN_KEPT_S`. After a reload of the config it follows the new connections.
+    `TOKEN_KEPT_S`.
     """
 
     def __init__(self, catalog: Catalog, bus: Bus) -> None:
         self._catalog, self._bus = catalog, bus
-        self._followed: Connections | None = None
-        self._end: Callable[[], None] | None = None
         self._is_hearing = False
         bus.on(_KIND, self._hear)
-        catalog.subscribe(self._follow)
-        self._follow()
-
-    def _follow(self) -> None:
-        connections = self._catalog.connections
-        if connections is self._followed:
-            return
-        if self._end is not None:
-            self._end()
-        self._followed = connections
-        self._end = None if connections is None else connections.subscribe(self._tell)
+        ConnectionFollower(catalog, self._tell)  # held by the catalog
 
     def _tell(self, person: Person, source: str, is_connected: bool) -> None:
         if not self._is_hearing:

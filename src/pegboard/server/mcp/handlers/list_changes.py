@@ -17,6 +17,7 @@ from pegboard.model.json_types import JSON
 from pegboard.model.policy import OPEN_POLICY
 from pegboard.model.record import replace
 from pegboard.server.bus import Bus
+from pegboard.server.connection_follower import ConnectionFollower
 from pegboard.server.gateway import Gateway
 from pegboard.server.limits import CHANGES_SETTLE_S
 from pegboard.server.mcp.asking.notifications import MessageOutlet
@@ -28,7 +29,6 @@ from pegboard.server.principal import Principal
 
 if TYPE_CHECKING:
     from pegboard.connections.connection_records import Person as ConnectedPerson
-    from pegboard.connections.connections import Connections
 
 MCP_LISTENING_STREAMS = 1_024  # of one profile
 MCP_LISTENING_STREAMS_OF_ONE = 100  # caller
@@ -119,8 +119,6 @@ class ListChanges:
         self._updated: set[str] = set()
         self._bus = bus
         self._elsewhere: set[tuple[str | None, str]] = set()
-        self._connections: Connections | None = None
-        self._end_connections: Callable[[], None] | None = None
         self._connected: set[Person] = set()
         self._updated_elsewhere: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
@@ -194,10 +192,10 @@ class ListChanges:
             return
         self._loop = asyncio.get_running_loop()
         self._shown = self._signatures()
-        self._follow_connections()
         if self._bus is not None:
             self._bus.on("lists.changed", self._on_changed_elsewhere)
         self._ends = [
+            ConnectionFollower(self._catalog, self._on_connection).close,
             self._catalog.subscribe(self._changed),
             self._resources.subscribe(self._changed, touched=self._touched),
         ]
@@ -207,9 +205,6 @@ class ListChanges:
         for end in self._ends:
             end()
         self._ends = []
-        if self._end_connections is not None:
-            self._end_connections()
-            self._end_connections = None
         if self._telling is not None:
             self._telling.cancel()
         for listeners in self._listeners.values():
@@ -221,16 +216,6 @@ class ListChanges:
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._settle)
-
-    def _follow_connections(self) -> None:
-        """Watch the accounts of persons; a reload of the config may bring another store of them."""
-        connections = self._catalog.connections
-        if connections is self._connections:
-            return
-        if self._end_connections is not None:
-            self._end_connections()
-        self._connections = connections
-        self._end_connections = None if connections is None else connections.subscribe(self._on_connection)
 
     def _on_connection(self, person: ConnectedPerson, _source: str, _is_connected: bool) -> None:
         """Tell the clients of a person, and nobody else, that their lists have changed with their account."""
@@ -258,7 +243,6 @@ class ListChanges:
 
     async def _tell(self) -> None:
         await asyncio.sleep(CHANGES_SETTLE_S)
-        self._follow_connections()
         now = self._signatures()
         connected, self._connected = self._connected, set()
         before, self._shown = self._shown, now
