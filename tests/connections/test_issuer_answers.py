@@ -162,6 +162,32 @@ async def test_an_error_in_an_answer_with_status_200_is_an_error(tmp_path: Path)
         assert [each.is_live for each in await one.listed()] == [False]
 
 
+@pytest.mark.parametrize("kind", ["DPoP", "mac", "N_A", "", ["Bearer"]])
+async def test_a_token_of_another_type_is_not_sent_as_a_bearer_token(kind: Any, tmp_path: Path) -> None:
+    async with world(tmp_path / "c.db") as here:
+        [one, _] = here.workers
+        await connect(one, here.issuer)
+        before = await one.token(ANN, "mail")
+        here.issuer.switches.rewrites = with_fields(token_type=kind)
+        with pytest.raises(ConnectionRequiredError):
+            await one.renewed(ANN, "mail", before)
+        with pytest.raises(ConnectFailedError, match=r"\(invalid_token_response\)"):
+            await connect(one, here.issuer)
+
+
+async def test_a_login_page_with_a_query_keeps_it_and_gets_no_parameter_twice(tmp_path: Path) -> None:
+    async with world(tmp_path / "c.db") as here:
+        query = "?tenant=a%20b&resource=https%3A%2F%2Fissuer.example&state=theirs"
+        here.issuer.switches.authorization_endpoint = f"{here.issuer.url}/authorize{query}"
+        await connect(here.workers[0], here.issuer)
+        [asked] = here.issuer.seen["authorize"]
+        assert (asked["tenant"], asked["resource"], asked["state"] == "theirs") == (
+            "a b",
+            here.upstream.resource,
+            False,
+        )
+
+
 async def test_an_answer_that_is_encoded_as_a_form_connects_and_refreshes(tmp_path: Path) -> None:
     async with world(tmp_path / "c.db") as here:
         [one, _] = here.workers

@@ -108,6 +108,8 @@ class Switches:
     """A page asks the person who they are and whether they agree."""
     echoes: bool = False
     """An exchange gives the very token that was sent, or an assertion of the wrong type."""
+    authorization_endpoint: str | None = None
+    """The metadata names the login page of another issuer, or one with a query."""
     token_endpoint: str | None = None
     """The metadata names another token endpoint, e.g. on another host."""
     jwts_for: str | None = None
@@ -650,7 +652,7 @@ class ToyIssuer:
         }
         return JSONResponse({
             "issuer": switches.says_issuer or url,
-            "authorization_endpoint": f"{url}/authorize",
+            "authorization_endpoint": switches.authorization_endpoint or f"{url}/authorize",
             "token_endpoint": switches.token_endpoint or f"{url}/token",
             "jwks_uri": f"{url}/jwks",
             "response_types_supported": ["code"],

@@ -102,6 +102,20 @@ async def test_the_page_has_no_script_is_framed_by_nobody_and_keeps_its_cookie_t
         assert page.headers["referrer-policy"] == "same-origin"
 
 
+async def test_over_https_no_neighbouring_host_can_set_the_cookie(tmp_path: Path) -> None:
+    async with place(tmp_path, has_keys=False) as here, Browser(here.app) as browser:
+        here.connections.public_url = "https://127.0.0.1:8420"
+        page = await browser.go((await here.link()).replace("https://127.0.0.1:8420", PUBLIC_URL))
+        [cookie] = page.headers.get_list("set-cookie")
+        name, _, attributes = cookie.lower().partition("=")
+        assert (name, "secure" in attributes, "; path=/;" in attributes) == ("__host-pegboard_connect", True, True)
+        assert "domain" not in attributes
+        # The name that a neighbour could set counts for nothing.
+        browser.ours.cookies.clear()
+        browser.ours.cookies.set("pegboard_connect", cookie.partition("=")[2].partition(";")[0])
+        assert "did not send the cookie" in (await browser.send(page, "connect")).text
+
+
 async def test_a_no_uses_up_the_link_and_sends_nobody_to_the_issuer(tmp_path: Path) -> None:
     async with place(tmp_path) as here, Browser(here.app) as browser:
         link = await here.link()
@@ -356,10 +370,10 @@ async def test_an_answer_that_comes_to_another_address_connects_nobody(
         onward = await browser.send(await browser.go(await here.link()), "connect")
         start = onward.text.partition('content="0;url=')[2].partition('"')[0].replace("&amp;", "&")
         back = (await browser.elsewhere.get(start)).headers["location"]
-        here.connections.public_url = "https://other.example"
+        here.connections.public_url = "http://other.example"
         answer = await browser.go(back)
         assert answer.status_code == 403
-        assert "you came to &#x27;https://other.example/connections/callback&#x27;" in answer.text
+        assert "you came to &#x27;http://other.example/connections/callback&#x27;" in answer.text
         assert "connect_refused: redirect_changed" in caplog.text
         assert here.issuer.hits["token"] == 0
         here.connections.public_url = PUBLIC_URL

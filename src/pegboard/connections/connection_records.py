@@ -70,13 +70,14 @@ class AwaitedConnection(Struct, frozen=True, kw_only=True):
 class PendingConnection(Struct, frozen=True, kw_only=True):
     """The question to a person before the browser goes to the issuer: the account, the source and the scopes.
 
-    `issuer` is the authorization server, `resource` the service that the token is for. `expires_at` is in seconds since
-    1970.
+    `issuer` is the authorization server, `login_page` the URL to which it sends people, and `resource` the service that
+    the token is for. `expires_at` is in seconds since 1970.
     """
 
     person: Person
     source: str
     issuer: str
+    login_page: str
     resource: str
     scopes: tuple[str, ...]
     expires_at: float

@@ -522,6 +522,12 @@ class ConnectionStore:
         sql = "delete from connection_clients where issuer = :issuer and redirect_uri = :redirect"
         await self._do(lambda run, now: run(sql, issuer=issuer, redirect=redirect_uri))
 
+    async def issuers(self) -> list[Issuer]:
+        """Return the issuers to which people are connected, as their metadata were then."""
+        sql = f"select distinct metadata from connections limit {CONNECTIONS_LISTED}"  # noqa: S608 - our own names
+        rows = await self._do(lambda run, now: run(sql), only_reads=True)
+        return [Issuer.from_json(metadata) for (metadata,) in rows]
+
     # -- sealing
 
     def _seal(self, record: Struct, bound_to: bytes) -> str:

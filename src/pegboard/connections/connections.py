@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pegboard.connections.auth_settings import AuthSettings
 from pegboard.connections.client_registration import (
@@ -37,7 +37,7 @@ from pegboard.connections.connection_records import (
 from pegboard.connections.connection_required import ConnectionRequiredError
 from pegboard.connections.connection_store import SCHEMA, ConnectionStore, Flow, StoredConnection
 from pegboard.connections.grants import CLIENT_FAULTS, ENDED, GrantRefusedError, exchange_code, refresh, revoke
-from pegboard.connections.issuer_discovery import discover
+from pegboard.connections.issuer_discovery import check_login_page, discover, named_endpoints
 from pegboard.connections.issuer_requests import IssuerRequests
 from pegboard.connections.issuers import Issuer, OAuthClient, TokenAnswer
 from pegboard.connections.limits import (
@@ -244,6 +244,16 @@ class Connections:
         url = "" if self.public_url is None else f"{self.public_url}{PAGE_PATH}/{flow.ticket}"
         return ConnectLink(url=url, ticket=Secret(flow.ticket), expires_at=flow.expires_at)
 
+    async def begin_awaited(self, person: Person, source: str) -> ConnectLink:
+        """Return a link as `begin` does, with the rights for which a call of this person waits.
+
+        Raises:
+            ConnectFailedError, CallError: as for `begin`.
+        """
+        flows = await _answered(self._store.open_flows(person))
+        challenge = next((flow.challenge for flow in flows if flow.source == source), NO_CHALLENGE)
+        return await self.begin(person, source, challenge)
+
     async def opened(self, ticket: str, *, person: Person | None = None) -> PendingConnection:
         """Return the question for the person who opened a link. The first call discovers the issuer.
 
@@ -259,6 +269,7 @@ class Connections:
             person=flow.person,
             source=flow.source,
             issuer=flow.issuer.issuer,
+            login_page=flow.issuer.authorization_url,
             resource=flow.resource or flow.server,
             scopes=flow.scopes,
             expires_at=flow.expires_at,
@@ -372,6 +383,15 @@ class Connections:
         return replace(connection, refused_scopes=tuple(scope for scope in flow.scopes if scope not in granted))
 
     async def _discovered(self, ticket: str, reader: Person | None) -> Flow:
+        """Return an open link whose issuer is known, and takes no codes of another issuer's login page."""
+        flow = await self._with_issuer(ticket, reader)
+        assert flow.issuer is not None
+        known = await _answered(self._store.issuers())
+        named = [named_endpoints(other) for other in self._sources.values() if other.authorization_url]
+        check_login_page(self._settings(flow.source), flow.issuer, (*known, *named))
+        return flow
+
+    async def _with_issuer(self, ticket: str, reader: Person | None) -> Flow:
         flow = await _answered(self._store.flow(ticket))
         if flow is None:
             raise _unknown_link()
@@ -815,5 +835,8 @@ def _authorization_url(flow: Flow, client: OAuthClient, *, challenge: str, state
             fields["prompt"] = "consent"  # OpenID Connect Core, 11: needed for a refresh token
     if flow.resource:
         fields["resource"] = flow.resource
-    url = flow.issuer.authorization_url
-    return f"{url}{'&' if '?' in url else '?'}{urlencode({**fields, **more})}"
+    fields |= more
+    # RFC 6749, 3.1: the query of the endpoint stays, and no parameter is sent twice.
+    parts = urlsplit(flow.issuer.authorization_url)
+    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in fields]
+    return parts._replace(query=urlencode([*kept, *fields.items()]), fragment="").geturl()

@@ -6,10 +6,10 @@ checks that the next document is about the same service or issuer, so that none 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pegboard.connections.auth_settings import AuthSettings
+from pegboard.connections.auth_settings import AuthSettings, place_of
 from pegboard.connections.connection_records import NO_CHALLENGE, Challenge, ConnectFailedError
 from pegboard.connections.issuer_requests import IssuerRequests
 from pegboard.connections.issuers import Discovered, Issuer
@@ -95,23 +95,29 @@ async def named_issuer(settings: AuthSettings, requests: IssuerRequests) -> Issu
         ConnectFailedError, EgressError: as for `discover`.
     """
     if settings.token_url:
-        return _configured(settings, NO_CHALLENGE, ()).issuer
+        return named_endpoints(settings)
     issuer, _ = await issuer_metadata(settings, requests, settings.issuer)
     return issuer
 
 
-def _configured(settings: AuthSettings, challenge: Challenge, held: Sequence[str]) -> Discovered:
-    """Return an issuer whose endpoints the operator named; nothing is fetched."""
-    issuer = Issuer(
+def named_endpoints(settings: AuthSettings) -> Issuer:
+    """Return an issuer whose endpoints the operator named."""
+    return Issuer(
         # Answers name the server of the page at which people agree (RFC 9207), if they name any.
         issuer=settings.issuer or oauth.origin_of_server(settings.authorization_url or settings.token_url),
         token_url=settings.token_url,
         authorization_url=settings.authorization_url,
         revocation_url=settings.revocation_url,
     )
+
+
+def _configured(settings: AuthSettings, challenge: Challenge, held: Sequence[str]) -> Discovered:
+    """Return the same as `discover` for named endpoints; nothing is fetched."""
     wanted = (*held, *settings.scopes, *challenge.scopes) if challenge.wants_more else settings.scopes
     return Discovered(
-        issuer=issuer, resource=_resource(settings, None), scopes=tuple(dict.fromkeys(wanted or challenge.scopes))
+        issuer=named_endpoints(settings),
+        resource=_resource(settings, None),
+        scopes=tuple(dict.fromkeys(wanted or challenge.scopes)),
     )
 
 
@@ -238,6 +244,31 @@ def _checked(settings: AuthSettings, metadata: oauth.OAuthMetadata, expected: st
         sends_iss=metadata.authorization_response_iss_parameter_supported is True,
         takes_client_documents=metadata.client_id_metadata_document_supported is True,
     )
+
+
+def check_login_page(settings: AuthSettings, found: Issuer, known: Iterable[Issuer]) -> None:
+    """Refuse an issuer that sends people to the login page of a known one, and takes their codes at another host.
+
+    It could then use the codes itself: most issuers do not say in their answer who answers (RFC 9207).
+
+    Raises:
+        ConnectFailedError: `issuer_changed`. An issuer that the operator named is not refused.
+
+    Source: RFC 9700, 4.4, mix-up attacks.
+    """
+    if settings.issuer or settings.token_url or not found.authorization_url:
+        return
+    page, tokens = place_of(found.authorization_url), place_of(found.token_url)
+    for other in known:
+        if not other.authorization_url or place_of(other.authorization_url) != page:
+            continue
+        if place_of(other.token_url) != tokens:
+            text = (
+                f"The issuer {found.issuer[:200]!r} sends people to the login page of {other.issuer[:200]!r}, and "
+                f"would receive the answers at {tokens[:200]!r}. Your account there could be used by others, so "
+                f"nothing was connected. If this is right, the operator must set `issuer` for {settings.source!r}."
+            )
+            raise ConnectFailedError("issuer_changed", text)
 
 
 def _check_pkce(settings: AuthSettings, issuer: str, methods: Sequence[str] | None) -> None:

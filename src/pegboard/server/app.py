@@ -184,6 +184,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         worker=lambda: sealing.worker,
         part_states=part_states,
     )
+    console_rules = options.console if isinstance(options.console, ConsoleRules) else ConsoleRules()
     parts = AppParts(
         catalog=catalog,
         endpoint=endpoint,
@@ -192,7 +193,11 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
         start_page=StartPage(gateway, host_guard, authenticator, has_console=bool(options.console)),
         consent_page=ConsentPage(host_guard),
         connect_page=ConnectPage(
-            catalog, host_guard, authenticator, ConnectLogin(sealing), has_console=bool(options.console)
+            catalog,
+            host_guard,
+            authenticator,
+            ConnectLogin(sealing),
+            console=console_rules if options.console else None,
         ),
         console=ConsoleDoor(
             shared,
@@ -200,7 +205,7 @@ def app_of(catalog: Catalog, options: AppOptions) -> Starlette:
             login_token=options.login_token,
             has_own_login=identify is not None,
             has_others=others.are_known,
-            rules=options.console if isinstance(options.console, ConsoleRules) else ConsoleRules(),
+            rules=console_rules,
             pending=options.pending,
         )
         if options.console

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from pegboard.auth.rules import ConsoleRules
 from pegboard.catalog import Catalog
 from pegboard.connections.connection_records import ConnectFailedError, PendingConnection, Person
 from pegboard.core.safe_text import safe
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 FORM_BYTES = 32_768  # bytes of the page's form, which has a key or a token
 FIELDS = 20  # fields of a query or a form
 _COOKIE: Final = "pegboard_connect"
+# Browsers accept this name from the host itself only, over https and for the path /: a page of a neighbouring host
+# cannot give somebody the cookie of its own link.
+_HOST_COOKIE: Final = f"__Host-{_COOKIE}"
 _COOKIE_BYTES = 32
 _STATUS = {
     "unknown_link": 404, "unknown_source": 404, "other_browser": 403, "other_person": 403, "issuer_changed": 403,
@@ -64,7 +68,7 @@ class ConnectPage:
         host_guard: checks Host and Origin.
         authenticator: identifies the reader.
         login: knows the reader who came from the console.
-        has_console: whether people can go back to the console.
+        console: how people log in to the console; `None` if there is none.
     """
 
     def __init__(
@@ -74,10 +78,10 @@ class ConnectPage:
         authenticator: Authenticator,
         login: ConnectLogin,
         *,
-        has_console: bool,
+        console: ConsoleRules | None,
     ) -> None:
         self._catalog, self._host_guard, self._authenticator = catalog, host_guard, authenticator
-        self._login, self._has_console = login, has_console
+        self._login, self._console = login, console
         self._body_reader = BodyReader(catalog.registry.bounds)
 
     @property
@@ -115,7 +119,10 @@ class ConnectPage:
             if isinstance(reader, Refusal):
                 return _refusal(f"{reader.text} Log in first, then open the link again.", reader.status)
             reader = reader or self._login.person(request, ticket)
-            browser = _browser(request) or secrets.token_urlsafe(_COOKIE_BYTES)
+            if reader is None and self._asks_login:
+                await connections.opened(ticket)
+                return self._login_first(connections)
+            browser = _browser(request, connections) or secrets.token_urlsafe(_COOKIE_BYTES)
             pending = await connections.opened(ticket, person=reader)
             return self._question(connections, pending, ticket, browser, asks_key=self._asks_key and reader is None)
         except ConnectFailedError as error:
@@ -124,7 +131,7 @@ class ConnectPage:
             return _refusal(error.error.message, 503)
 
     async def _answered(self, request: Request, connections: Connections, ticket: str) -> Response:
-        browser, form = _browser(request), await self._form(request)
+        browser, form = _browser(request, connections), await self._form(request)
         if isinstance(form, Response):
             return form
         if browser is None or not hmac.compare_digest(form.get("check", ""), _check(browser, ticket)):
@@ -136,6 +143,8 @@ class ConnectPage:
             text = reader.text if isinstance(reader, Refusal) else "Enter your key first."
             log.warning("connect_refused: the reader of a link to %r has no valid credential", pending.source)
             return self._question(connections, pending, ticket, browser, asks_key=True, problem=text, status=401)
+        if reader is None and self._asks_login:
+            return self._login_first(connections)
         if form.get("answer") != "connect":
             await connections.opened(ticket, person=reader)
             await connections.decline(ticket, browser=browser)
@@ -154,7 +163,7 @@ class ConnectPage:
         answer = _words(request.scope["query_string"].decode("latin-1"))
         if answer is None or not answer.get("state"):
             return _refusal("This address is for the way back from an issuer, and lacks its answer.", 400)
-        browser = _browser(request)
+        browser = _browser(request, connections)
         if browser is None:
             text = "This browser did not open the link, or no longer has its cookie. Nothing was connected."
             return _refusal(f"{text} Open the link in the browser in which you log in.", 403, failure="other_browser")
@@ -182,9 +191,8 @@ class ConnectPage:
             **({"Not granted": ", ".join(connected.refused_scopes)} if connected.refused_scopes else {}),
         })  # fmt: skip
         text = "<p>You can close this page, and go back to your agent: the same call works now.</p>"
-        if self._has_console:
-            place = urlsplit(connections.public_url or "").path
-            text += f'<p><a href="{escape(place, quote=True)}/console/connections">Back to the console</a></p>'
+        if self._console is not None:
+            text += f'<p><a href="{_console_address(connections)}">Back to the console</a></p>'
         return _page("Connected", f"{rows}{text}")
 
     # ---- checks
@@ -204,6 +212,21 @@ class ConnectPage:
         """Whether a person can be asked for their key; people who log in with tokens have none."""
         rules = self._catalog.registry.declarations.identity
         return rules is not None and rules.key_store is not None and rules.tokens is None
+
+    @property
+    def _asks_login(self) -> bool:
+        """Whether people log in to the console at the issuer of their tokens: then no link is good without that."""
+        rules = self._catalog.registry.declarations.identity
+        has_tokens = rules is not None and rules.tokens is not None
+        return has_tokens and self._console is not None and bool(self._console.client_id)
+
+    def _login_first(self, connections: Connections) -> Response:
+        log.warning("connect_refused: the reader of a link is not logged in")
+        text = (
+            "<p>This server must know who you are before it connects an account. Log in to the console, and connect "
+            f'the account there.</p><p><a href="{_console_address(connections)}">Go to the console</a></p>'
+        )
+        return _page("Log in first", text, status=401)
 
     async def _reader(self, request: Request, key: str) -> Person | Refusal | None:
         """Return the reader of the page, known by the key in the form or a login in front; `None` if unknown."""
@@ -241,10 +264,12 @@ class ConnectPage:
     ) -> Response:  # fmt: skip
         person, scopes = pending.person, pending.scopes
         whose = person.user_id if person.space_id is None else f"{person.user_id} (space {person.space_id})"
+        page, issuer = urlsplit(pending.login_page).netloc, urlsplit(pending.issuer).netloc
         rows = _rows({
             "Who": whose,
             "Service": f"{pending.source}: {pending.resource}",
-            "Log in at": pending.issuer,
+            # The address of the login page is what the person sees next.
+            "Log in at": pending.issuer if page == issuer else f"{pending.issuer}, on a page of {page}",
             "Rights": ", ".join(scopes) or "those that the service gives",
         })  # fmt: skip
         key = (
@@ -264,16 +289,25 @@ class ConnectPage:
         )
         response = _page(f"Connect {_text(pending.source)}?", body, status=status)
         place = urlsplit(connections.public_url or "")
+        is_secure = place.scheme == "https"
         response.set_cookie(
-            _COOKIE, browser, max_age=CONNECT_COOKIE_S, path=f"{place.path}/connections",
-            secure=place.scheme == "https", httponly=True, samesite="lax",
+            _cookie_of(connections), browser, max_age=CONNECT_COOKIE_S,
+            path="/" if is_secure else f"{place.path}/connections", secure=is_secure, httponly=True, samesite="lax",
         )  # fmt: skip
         return response
 
 
-def _browser(request: Request) -> str | None:
+def _console_address(connections: Connections) -> str:
+    return f"{escape(urlsplit(connections.public_url or '').path, quote=True)}/console/connections"
+
+
+def _cookie_of(connections: Connections) -> str:
+    return _HOST_COOKIE if urlsplit(connections.public_url or "").scheme == "https" else _COOKIE
+
+
+def _browser(request: Request, connections: Connections) -> str | None:
     """Return the mark of the browser, if it has been here."""
-    value = request.cookies.get(_COOKIE, "")
+    value = request.cookies.get(_cookie_of(connections), "")
     return value if 0 < len(value) <= 2 * _COOKIE_BYTES and value.isascii() else None
 
 

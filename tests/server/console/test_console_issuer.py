@@ -14,12 +14,15 @@ import pytest
 from pegboard import Catalog, Profile
 from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import ConsoleRules, IdentityRules, TokenRules
+from pegboard.connections.connection_records import Challenge, Person
 from pegboard.model.secret import Secret
 from pegboard.server.app import AppOptions, app_of
 from pegboard.server.console.issuer_login import IssuerLogin
 from pegboard.server.sealing import sealing_with
 from tests.auth.parts import rule
+from tests.connections.agreeing import connections_in, settings_of
 from tests.connections.toy_issuer import ToyIssuer
+from tests.connections.toy_upstreams import McpUpstream
 from tests.server.console.browsing import ADDRESS, Browser, opened, text_of
 
 AUDIENCE = "https://tools.example.com/mcp"
@@ -80,6 +83,33 @@ async def came_back(browser: Browser, address: str, **changed: str | None) -> ht
     query.update(changed)
     sent = {name: value for name, value in query.items() if value is not None}
     return await browser.client.get(BACK, params=sent, follow_redirects=False)
+
+
+async def test_a_link_to_connect_an_account_counts_only_for_the_person_who_is_logged_in(
+    issuer: ToyIssuer, tmp_path: Path
+) -> None:
+    catalog = office(issuer)
+    async with McpUpstream(issuer).running() as upstream:
+        catalog.connections = connections = connections_in(tmp_path / "connections.db", public_url=ADDRESS)
+        connections.add(settings_of(issuer, upstream))
+        async with console_with(issuer, catalog=catalog) as browser:
+            more = Challenge(error="insufficient_scope", scopes=("write", "delete"))
+            of_ann, of_bob = [
+                (await connections.begin(Person(user_id=user), "mail", more)).url for user in ("ann", "bob")
+            ]
+            unknown = await browser.client.get(of_ann)
+            assert (unknown.status_code, "Log in first" in unknown.text) == (401, True)
+            assert f'href="{urlsplit(ADDRESS).path}/console/connections"' in unknown.text
+            assert (await came_back(browser, await sent_back(browser))).status_code == 200
+            await browser.get("/connections")
+            link = (await browser.post("/connections/connect", source="mail")).headers["location"]
+            asked = await browser.client.get(link)
+            assert (asked.status_code, "Connect mail?" in asked.text, "password" in asked.text) == (200, True, False)
+            # A call waits for these rights.
+            assert "write, delete" in asked.text
+            # The link of somebody else, in the browser of a person who is logged in.
+            lure = await browser.client.get(of_bob)
+            assert (lure.status_code, "Log in first" in lure.text) == (401, True)
 
 
 async def test_a_person_logs_in_at_the_issuer_and_gets_to_the_page_that_they_wanted(issuer: ToyIssuer) -> None:

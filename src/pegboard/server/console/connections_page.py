@@ -57,7 +57,7 @@ class ConnectionsPage:
         if access is None or access.person is None:
             raise PageError(403, "Not possible", "Only a person with a user can connect; your credential names none.")
         try:
-            link = await access.connections.begin(access.person, visit.form.get("source", ""))
+            link = await access.connections.begin_awaited(access.person, visit.form.get("source", ""))
         except ConnectFailedError as error:
             raise PageError(404 if error.failure == "unknown_source" else 422, "Not connected", str(error)) from None
         if _origin(link.url) == _origin(visit.origin):
