@@ -384,7 +384,9 @@ async def test_live_calls_reach_operators_and_their_own_person_alone_without_arg
             for event in listens.values():
                 await event.wait()
             await client.post("/v1/tools/greet/call", json={}, headers=bearer(office.key["olga"]))
-            await client.post("/v1/tools/secret-canary/call", json={"x": "canary"}, headers=bearer(office.key["olga"]))
+            await client.post(
+                "/v1/tools/secret-%E2%80%AE-canary/call", json={"x": "canary"}, headers=bearer(office.key["olga"])
+            )
             await client.post("/v1/tools/greet/call", json={}, headers=bearer(office.key["paul"]))
             await asyncio.gather(*listening_to)
         assert "olga" not in "".join(heard["paul"])
@@ -397,7 +399,9 @@ async def test_live_calls_reach_operators_and_their_own_person_alone_without_arg
             None,
             "ok",
         ]
-        assert json.loads(heard["olga"][3][6:])["outcome"] == "not found"
+        refused = json.loads(heard["olga"][3][6:])
+        # A name that would turn the row around is spelled out, as on every page.
+        assert (refused["outcome"], refused["tool"]) == ("not found", "secret-\\u202e-canary")
         assert '"x"' not in "".join(heard["olga"])
         assert set(json.loads(heard["olga"][1][6:])["stages"]) >= {"resolve", "run"}
 

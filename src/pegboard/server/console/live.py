@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from pegboard.core.call.finished_call import FinishedCall, StartedCall
 from pegboard.core.cancellation import cancel_and_wait
+from pegboard.core.safe_text import safe
 from pegboard.server.console.frame import frame
 from pegboard.server.console.outcome_words import outcome_in_words
 from pegboard.server.console.page_error import PageError
@@ -64,9 +65,10 @@ class LiveCalls:
 
 
 def _start_of(call: StartedCall) -> dict[str, object]:
-    name = call.name[:LIVE_NAME_CHARS].encode("utf-8", "replace").decode()
+    # The page writes these as text, but a browser would still obey a character that turns the text around.
+    name, who = safe(call.name[:LIVE_NAME_CHARS]), safe(name_of(call.caller)[:LIVE_NAME_CHARS])
     return {
-        "id": call.call_id, "parent": call.parent_call_id, "tool": name, "who": name_of(call.caller)[:LIVE_NAME_CHARS],
+        "id": call.call_id, "parent": call.parent_call_id, "tool": name, "who": who,
         "profile": call.profile, "door": call.door, "at": call.at,
     }  # fmt: skip
 
