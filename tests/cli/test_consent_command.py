@@ -151,12 +151,12 @@ def test_what_cannot_be_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> No
         (("approve", one, "--for", "soon"), 2, "is not a duration"),
         (("approve", one, "--for", "2001-01-01"), 2, "is in the past"),
         (("approve", one, "--for", "99d"), 2, "at most 31 days"),
-        (("grant", one), 2, "how many calls"),
+        (("grant", one), 2, "number of calls"),
         (("grant", one, "--calls", "0", "--for", "1h"), 2, "1 to 10,000 calls"),
         (("grant", one, "--calls", "1", "--for", "1h", "--credential", "x"), 2, "a question already has its caller"),
         (("grant", one, "--calls", "1", "--for", "1h", "--same", "purpose"), 2, "have no 'purpose'"),
         (("grant", "pay", "--calls", "1", "--for", "1h", "--same", "to"), 2, "--same needs a question"),
-        (("grant", "pay", "--calls", "1", "--for", "1h"), 2, "say to whom"),
+        (("grant", "pay", "--calls", "1", "--for", "1h"), 2, "name the caller"),
         (("grant", "nothing", "--calls", "1", "--for", "1h", "--as", "user=eve"), 1, "nothing"),
     ):
         ended = run("consent", *words)

@@ -55,7 +55,7 @@ def test_each_api_and_key_has_a_state_and_where_it_is_not_well_what_to_do(
         "HOOK_KEY": ("not set", False),
         "SHOP_KEY": ("set", False),
     }
-    assert "cannot be had" in rows["away"]["detail"]
+    assert "is unavailable" in rows["away"]["detail"]
     assert rows["away"]["to_do"].endswith("(pegboard.yaml:2).")
     assert rows["shop"]["detail"] == (
         "1 tool; draw was left out: its body is of a type that cannot be written: multipart/mixed"
