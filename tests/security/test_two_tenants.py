@@ -412,7 +412,8 @@ KEPT: dict[str, str] = {
         server/mcp/sessions/shared_sessions.py:_following server/mcp/sessions/shared_sessions.py:queue
         sources/mcp/connection.py:_path sources/mcp/elicitation.py:_calling sources/mcp/http_transport.py:_connected_to
         sources/mcp/http_transport.py:_resumption sources/mcp/stdio_transport.py:progressed
-        sources/openapi/schema_translation.py:waiting telemetry/served_request.py:HTTP_CARRIER
+        sources/openapi/document_parts.py:waiting sources/openapi/schema_translation.py:waiting
+        telemetry/served_request.py:HTTP_CARRIER
         telemetry/served_request.py:MCP_CALL telemetry/served_request.py:REQUEST_ID
         workspace/ingest.py:working catalog.py:_while_read planning/recorded_limits.py:times
         audit/recent_calls.py:by_key audit/usage.py:parts audit/usage.py:whole

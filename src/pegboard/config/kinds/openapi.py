@@ -17,7 +17,7 @@ from pegboard.config.forms.source_auth_form import LoginForm, SourceAuthForm, cr
 from pegboard.config.forms.value_types import ConcealedText, FilledText, Form, Maybe, Names, ToolName, definition_error
 from pegboard.config.kinds.tool_form import ToolForm, guards_of_each_tool, keys_of_one_tool, overlaid
 from pegboard.config.source_auth import SourceAuth, Upstream, source_auth, stores_connections
-from pegboard.config.yaml.config_files import looks_like_config, read_text
+from pegboard.config.yaml.config_files import is_below, looks_like_config, read_text
 from pegboard.config.yaml.parser import parse
 from pegboard.config.yaml.problems import Report
 from pegboard.config.yaml.tree import plain_value
@@ -29,6 +29,7 @@ from pegboard.model.json_types import JSONValue
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
+from pegboard.sources.openapi.document_parts import with_parts
 from pegboard.sources.openapi.limits import OPENAPI_DOCUMENT_KEYS, OPENAPI_DOCUMENT_LEVELS, OPENAPI_DOCUMENT_VALUES
 from pegboard.sources.openapi.openapi_source import ApiAuth, ApiSettings, OpenApiSource
 from pegboard.sources.openapi.security_schemes import SecurityNeeds
@@ -129,7 +130,10 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
     auth = _auth(tool, build)
     if auth is None:
         return
-    source = OpenApiSource(_settings(tool, build, auth))
+    settings = _settings(tool, build, auth)
+    if not _is_url(api.spec):
+        settings = replace(settings, read=_FileReader(build, api.spec))
+    source = OpenApiSource(settings)
     try:
         if not _is_url(api.spec):
             path = build.config.path.absolute().parent / api.spec
@@ -137,8 +141,7 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
                 raise DefinitionError("is not a file; name one relative to this one, or a URL")
             most_bytes = build.config.bounds.api_description_bytes
             if path.stat().st_size > most_bytes:
-                text = f"has more than {most_bytes:,} bytes; allow more with `limits: {{api_description_bytes: …}}`"
-                raise DefinitionError(text)
+                raise DefinitionError(_too_large(build.config.bounds, "has"))
             text = read_text(path, max_bytes=most_bytes)
             if isinstance(text, Problem):
                 raise DefinitionError(text.message)
@@ -151,6 +154,48 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
             return
         place = at / "openapi" / ("base_url" if api.base_url is not None and "the server" in str(error) else "spec")
         build.report.add(place.problem(f"{api.spec!r} {error}"))
+
+
+class _FileReader:
+    """Parses the description in a file, with the files that it refers to.
+
+    These are in its folder, or in the folder of the config; all others are left out.
+    """
+
+    def __init__(self, build: BuildContext, spec: str) -> None:
+        self._bounds = build.config.bounds
+        config_folder = build.config.path.absolute().parent
+        self._path = config_folder / spec
+        self._folders = (self._path.parent, config_folder)
+        self._bytes_left = self._bounds.api_description_bytes
+
+    def __call__(self, text: str) -> JSONValue:
+        self._bytes_left = self._bounds.api_description_bytes - len(text)
+        root = description_value(text, bounds=self._bounds)
+        return with_parts(root, name=self._path.name, read=self._part)
+
+    def _part(self, relative: str) -> JSONValue:
+        path = self._path.parent / relative
+        try:
+            if not any(is_below(path, folder) for folder in self._folders) or not path.is_file():
+                return None
+        except (OSError, ValueError):
+            return None
+        text = read_text(path, max_bytes=max(self._bytes_left, 0))
+        if isinstance(text, Problem):
+            if path.stat().st_size > self._bytes_left:
+                raise DefinitionError(_too_large(self._bounds, "has, with the files that it refers to,"))
+            return None
+        self._bytes_left -= len(text)
+        try:
+            return description_value(text, bounds=self._bounds)
+        except DefinitionError:
+            return None
+
+
+def _too_large(bounds: Bounds, has: str) -> str:
+    most_bytes = bounds.api_description_bytes
+    return f"{has} more than {most_bytes:,} bytes; allow more with `limits: {{api_description_bytes: …}}`"
 
 
 def _is_url(spec: str) -> bool:

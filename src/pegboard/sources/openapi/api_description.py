@@ -84,12 +84,22 @@ class Document:
         Raises:
             UnfitError: it points outside of the document, or to nothing.
         """
-        name, _, pointer = reference.partition("#/")
-        at: JSONValue = self._called(name, reference) if name or not pointer else self.root
-        values = at_pointer(at, unquote(pointer).split("/") if pointer else ())
-        if not values:
-            raise UnfitError(f"it refers to {reference[:80]!r}, where there is nothing")
-        return values[0]
+        at = reference
+        for _ in range(OPENAPI_REF_HOPS):
+            name, _, pointer = at.partition("#/")
+            value: JSONValue = self._called(name, reference) if name or not pointer else self.root
+            steps = unquote(pointer).split("/") if pointer else []
+            while steps and (inner := at_pointer(value, steps[:1])):
+                value = inner[0]
+                del steps[0]
+            if not steps:
+                return value
+            # `components: {schemas: {$ref: schemas.yaml}}`: the path leads on in the target.
+            onward = reference_of(value) if is_object(value) else None
+            if onward is None:
+                break
+            at = "/".join([onward, *steps])
+        raise UnfitError(f"it refers to {reference[:80]!r}, where there is nothing")
 
     def _called(self, name: str, reference: str) -> JSONValue:
         """Return the schema with this `$id`, `$anchor` or `$dynamicAnchor`. Nothing is ever fetched.
@@ -101,26 +111,31 @@ class Document:
             self._own_names.update(_names_in(self.root))
         schema = self._own_names.get(name)
         if not is_object(schema):
-            raise UnfitError(f"it refers to {reference[:80]!r}, which lies outside of the document and is not fetched")
+            where = "which is not in the document or in a file of its folder"
+            raise UnfitError(f"it refers to {reference[:80]!r}, {where}")
         return schema
+
+    def _followed(self, value: JSONValue) -> JSON:
+        """Return an object, following its reference; an empty one if there is none."""
+        try:
+            return self.follow(value, "it")
+        except UnfitError:
+            return {}
 
     def operations(self) -> Iterator[tuple[str, str, JSON, JSON]]:
         """Yield (method, path, path item, operation) in document order; values that are not objects are skipped."""
-        paths: JSON = self.root.get("paths", {})
-        for path, declared in paths.items():
+        for path, declared in self._followed(self.root.get("paths")).items():
             if path.startswith("x-"):
                 continue
-            try:
-                item = self.follow(declared, "its path")
-            except UnfitError:
-                item = {}
+            item = self._followed(declared)
             # Keys next to a path's reference count as well.
             item = {**item, **declared} if is_object(declared) else item
             more = item.get("additionalOperations")
             others = {str(name): value for name, value in more.items()} if is_object(more) else {}
             for method, operation in ((name, item.get(name)) for name in (*METHODS, "trace")):
                 if is_object(operation):
-                    yield method, path, item, operation
+                    # Some documents keep each operation in a file.
+                    yield method, path, item, {**operation, **self._followed(operation)}
             for method, operation in others.items():
                 if is_object(operation):
                     yield method, path, item, operation

@@ -78,10 +78,12 @@ def security_of(document: Document, operations: Iterable[JSON]) -> SecurityNeeds
 
 
 def _schemes_of(document: Document) -> dict[str, SecurityScheme]:
-    components = document.root.get("components")
-    declared = components.get("securitySchemes") if is_object(components) else None
     found: dict[str, SecurityScheme] = {}
-    for name, value in list(declared.items())[:SECURITY_SCHEMES] if is_object(declared) else ():
+    try:
+        declared = document.follow({"$ref": "#/components/securitySchemes"}, "the schemes")
+    except UnfitError:
+        return found
+    for name, value in list(declared.items())[:SECURITY_SCHEMES]:
         try:
             found[name] = _scheme(name, document.follow(value, "the scheme"))
         except UnfitError:
