@@ -211,6 +211,8 @@ def checked_base(url: str) -> str:
     Raises:
         DefinitionError: it is not a plain http or https URL.
     """
+    if variable := _VARIABLE.search(url):
+        raise DefinitionError(f"the server {url[:80]!r} has {variable[0]!r} without a default; set `base_url`")
     try:
         read = parse_url(url)
     except EgressError as error:
