@@ -68,6 +68,46 @@ def test_the_servers_of_a_client_are_entries_whose_secrets_are_variables(run: Ru
     assert told["left_out"] == []
 
 
+@pytest.mark.parametrize(
+    ("server", "mcp"),
+    [
+        ({"command": "npx -y @acme/files 'a b'"}, {"command": "npx", "args": ["-y", "@acme/files", "a b"]}),
+        ({"command": "npx", "args": "-y C:\\files"}, {"command": "npx", "args": ["-y", "C:\\files"]}),
+        ({"command": "cat 'a"}, None),
+        ({"type": "local", "command": ["npx", "files"], "environment": {"ROOT": "{env:ROOT}"}},
+         {"command": "npx", "args": ["files"], "env": {"ROOT": "${ROOT}"}}),
+        ({"command": "npx", "args": ["mcp-remote", "--header", "Authorization:${AUTH}"],
+          "env": {"AUTH": f"Bearer {CANARY}"}},
+         {"command": "npx", "args": ["mcp-remote", "--header", "Authorization:${FILES_AUTH}"],
+          "env": {"AUTH": "${FILES_AUTH}"}}),
+        ({"transportType": "sse", "url": "https://a.example/events", "headers": {"X_PROJECT_PATH": "/srv"}},
+         {"transport": "sse", "url": "https://a.example/events", "headers": {"X_PROJECT_PATH": "/srv"}}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("section", ["mcpServers", "mcp", ""])
+def test_forms_that_clients_accept_are_read_as_they_mean_them(
+    run: Run, tmp_path: Path, section: str, server: Any, mcp: Any
+) -> None:
+    path = written(tmp_path / "mcp.json", {section: {"files": server}} if section else {"files": server})
+    if mcp is None:
+        assert run("import", path, "--print").code == 2
+        return
+    told = imported(run, path)
+    assert told["tools"][0]["mcp"] == {"transport": "stdio", **mcp}
+    assert told["left_out"] == []
+
+
+def test_settings_beside_the_servers_do_not_make_an_import_incomplete(run: Run, tmp_path: Path) -> None:
+    told = imported(run, written(tmp_path / "mcp.json", {"mcpServers": {"files": PROGRAM}, "preferences": {"a": 1}}))
+    assert told["left_out"] == []
+    assert told["notes"] == ["Skipped 'preferences': these are settings of the client, not servers."]
+    projects = {"/srv": {"mcpServers": {"far": ADDRESS}}}
+    told = imported(run, written(tmp_path / "mcp.json", {"mcpServers": {"files": PROGRAM}, "projects": projects}))
+    assert told["left_out"] == [
+        "projects: servers of single projects; copy those that you need into a file, and import that file"
+    ]
+
+
 def test_a_program_that_fetches_its_package_gets_the_way_out_that_its_client_had(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +135,7 @@ def test_what_is_not_carried_over_is_named_one_by_one(run: Run, tmp_path: Path) 
     assert heads == [
         "mcpServers.a.envFile", "mcpServers.a.autoApprove", "mcpServers.a.timeout", "mcpServers.a.novelty",
         "mcpServers.b c.oauth", "mcpServers.off", "mcpServers.none", "mcpServers.number",
-        "mcpServers.ftp", "mcpServers.odd.env.A-B", "'theme'",
+        "mcpServers.ftp", "mcpServers.odd.env.A-B",
     ]  # fmt: skip
 
 

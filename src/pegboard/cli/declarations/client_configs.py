@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,17 @@ _TRANSPORTS = {
     "stdio": "stdio", "local": "stdio", "sse": "sse", "http": "http", "streamable-http": "http", "remote": "http",
     "streamableHttp": "http", "streamable_http": "http",
 }  # fmt: skip
-# `${NAME}` and `${NAME:-default}` of Claude Code, `${env:NAME}` and `${input:id}` of VS Code and Cursor.
-_REFERENCE = re.compile(r"\$\{(?:(env|input):)?([A-Za-z_][\w.-]*)(:-[^{}$]*)?\}")
+# `${NAME}` and `${NAME:-default}` of Claude Code, `${env:NAME}` and `${input:id}` of VS Code and Cursor, `{env:NAME}`
+# of OpenCode.
+_REFERENCE = re.compile(r"\$\{(?:(env|input):)?([A-Za-z_][\w.-]*)(:-[^{}$]*)?\}|(?<!\$)\{env:([A-Za-z_]\w*)\}")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLACES = re.compile(r"\$\{(workspaceFolder(?:Basename)?|userHome|pathSeparator|cwd|/|command:[^}]*|config:[^}]*)\}")
 # These keys have the same effect here, or none.
 _UNDERSTOOD = frozenset({
-    "type", "transport", "command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "http_headers",
-    "requestInit", "disabled", "enabled", "includeTools", "excludeTools", "enabled_tools", "disabled_tools",
-    "disabledTools", "bearer_token_env_var", "env_http_headers", "env_vars", "name", "description", "gallery",
-    "version", "source",
+    "transportType", "environment", "type", "transport", "command", "args", "env", "cwd", "url", "serverUrl",
+    "httpUrl", "headers", "http_headers", "requestInit", "disabled", "enabled", "includeTools", "excludeTools",
+    "enabled_tools", "disabled_tools", "disabledTools", "bearer_token_env_var", "env_http_headers", "env_vars",
+    "name", "description", "gallery", "version", "source",
 })  # fmt: skip
 _WHAT_TO_DO = {
     "envFile": "export what the file has, and name each under `env:` as ${NAME}",
@@ -60,8 +63,15 @@ def _servers(document: JSONValue) -> tuple[str, JSON] | None:
         if is_object(inner):
             servers = _servers(inner)
             if servers is not None:
-                return f"{outer}.{servers[0]}", servers[1]
-    return None
+                return (f"{outer}.{servers[0]}" if servers[0] else outer), servers[1]
+    # OpenCode has the servers directly under `mcp`, and files of Claude Code's plugins at the top.
+    return ("", document) if document and all(map(_is_server, document.values())) else None
+
+
+def _is_server(value: JSONValue) -> bool:
+    return is_object(value) and any(
+        isinstance(value.get(key), str) or is_list(value.get(key)) for key in ("command", "url")
+    )
 
 
 def client_proposal(document: JSONValue, *, file: str, beside: Path, folder: Path, taken: set[str]) -> Proposal:
@@ -79,7 +89,7 @@ def client_proposal(document: JSONValue, *, file: str, beside: Path, folder: Pat
     section, servers = declared
     proposals: list[Proposal] = []
     for place, (name, server) in enumerate(servers.items()):
-        at = f"{section}.{name}"
+        at = f"{section}.{name}" if section else str(name)
         if place >= FOREIGN_ENTRIES:
             proposals.append(
                 Proposal(left_out=(f"{at} and all after it: at most {FOREIGN_ENTRIES} are taken at once",))
@@ -101,11 +111,21 @@ def client_proposal(document: JSONValue, *, file: str, beside: Path, folder: Pat
         }
         proposals.append(reader.writer.proposal(entry))
     if is_object(document):
-        others = [key for key in document if key not in ("inputs", "$schema", "mcp", section.partition(".")[0])]
+        known = ("inputs", "$schema", "mcp", "projects", section.partition(".")[0])
+        others = [key for key in document if key not in known]
         if others and section in ("servers", "mcpServers") and len(others) <= len(_WHAT_TO_DO):
             named = ", ".join(map(repr, others))
-            proposals.append(Proposal(left_out=(f"{named}: these are settings of the client, not servers",)))
+            proposals.append(Proposal(notes=(f"Skipped {named}: these are settings of the client, not servers.",)))
+        if _servers_of_projects(document):
+            text = "projects: servers of single projects; copy those that you need into a file, and import that file"
+            proposals.append(Proposal(left_out=(text,)))
     return joined(proposals)
+
+
+def _servers_of_projects(document: JSON) -> bool:
+    """Tell whether Claude Code's own file has servers for some folders only."""
+    projects = document.get("projects")
+    return is_object(projects) and any(is_object(each) and each.get("mcpServers") for each in projects.values())
 
 
 class _ServerReader:
@@ -114,6 +134,7 @@ class _ServerReader:
     def __init__(self, *, at: str, file: str, beside: Path, folder: Path, label: str) -> None:
         self.writer = EntryWriter(label=label, file=file)
         self._at, self._beside, self._folder = at, beside, folder
+        self._env: JSON = {}
 
     def read(self, server: JSONValue) -> JSON | None:
         """Return the `mcp:` part of an entry; `None` if there is none."""
@@ -122,11 +143,16 @@ class _ServerReader:
         if server.get("disabled") is True or server.get("enabled") is False:
             return self._without("it is disabled there; enable it, and import again")
         command, args = server.get("command"), server.get("args", [])
-        env: JSONValue = server.get("env", {})
+        env: JSONValue = server.get("env", server.get("environment", {}))
         if is_object(command):  # an earlier format of Zed
             args, env, command = command.get("args", []), command.get("env"), command.get("path")
         if is_list(command):
             command, args = (command[0] if command else None), [*command[1:], *(args if is_list(args) else [])]
+        if isinstance(args, str):
+            args = _words(args)
+        # The path of a program may have spaces.
+        if isinstance(command, str) and not args and re.match(r"\s*[\w.+-]+\s", command):
+            [command, *args] = _words(command)
         url = server.get("httpUrl") or server.get("serverUrl") or server.get("url")
         if command is None and url is None:
             return self._without("it has neither `command` nor `url`")
@@ -151,10 +177,7 @@ class _ServerReader:
     def _program(self, command: str, args: JSONValue, env: JSONValue, server: JSON) -> JSON:
         words = [self._word(str(word)) for word in args] if is_list(args) else []
         program = self._word(command)
-        entry: JSON = {"transport": "stdio", "command": self._text(program, name="", at="command")}
-        if words:
-            entry["args"] = self._args(words)
-        values: JSON = {}
+        values: JSON = self._env
         for name, value in env.items() if is_object(env) else ():
             if not re.fullmatch(r"[A-Za-z_]\w*", str(name)) or is_object(value) or is_list(value):
                 self.writer.left_out.append(f"{self._at}.env.{name}: its value is not a string")
@@ -165,6 +188,9 @@ class _ServerReader:
                 values[str(name)] = self._value(str(name), text, at=f"{self._at}.env.{name}")
         for name in _texts(server.get("env_vars")):
             values[name] = self.writer.variable(name, at=f"for {self._at}.env_vars")
+        entry: JSON = {"transport": "stdio", "command": self._text(program, name="", at="command")}
+        if words:
+            entry["args"] = self._args(words)
         if values:
             entry["env"] = values
         cwd = server.get("cwd")
@@ -183,7 +209,7 @@ class _ServerReader:
             return False
 
     def _address(self, url: str, server: JSON) -> JSON:
-        kind = server.get("type", server.get("transport"))
+        kind = server.get("type", server.get("transport", server.get("transportType")))
         known = _TRANSPORTS.get(str(kind)) if kind is not None else None
         # In Gemini CLI, `url` means server-sent events and `httpUrl` means HTTP.
         is_sse = known == "sse" or (known is None and url.split("?", maxsplit=1)[0].rstrip("/").endswith("/sse"))
@@ -194,7 +220,9 @@ class _ServerReader:
         if is_object(init) and is_object(init.get("headers")):
             declared = {**declared, **init["headers"]}
         for name, value in declared.items() if is_object(declared) else ():
-            if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]+", str(name)):
+            if not _HEADER_NAME.fullmatch(str(name)):
+                self.writer.left_out.append(f"{self._at}.headers.{name}: this is not the name of a header")
+            elif isinstance(value, str):
                 headers[str(name)] = self._header(str(name), value)
             else:
                 self.writer.left_out.append(f"{self._at}.headers.{name}: its value is not a string")
@@ -264,10 +292,13 @@ class _ServerReader:
         end = 0
         for match in _REFERENCE.finditer(text):
             pieces.append(self._between(text[end : match.start()], at=at))
-            variable = re.sub(r"\W", "_", match[2])
+            variable = re.sub(r"\W", "_", match[2] or match[4])
             if match[1] == "input":
                 variable = variable.upper()
-            if match[3]:
+            if match[1] is None and variable in self._env:
+                # `mcp-remote` and others read `${NAME}` in an argument from the server's own variables.
+                pieces.append(self._env[variable])
+            elif match[3]:
                 pieces.append(f"${{{variable}{match[3]}}}")
             else:
                 pieces.append(self.writer.variable(variable, at=f"for {at}"))
@@ -279,6 +310,17 @@ class _ServerReader:
             return self.writer.concealed(key, value, at=at)
 
         return without_secrets(text, conceal, literal, name="") if text.strip() else literal(text)
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a command; a text without closed quotes is one word."""
+    # A backslash is part of a Windows path here.
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
+    lexer.whitespace_split, lexer.escape, lexer.commenters = True, "", ""
+    try:
+        return list(lexer)
+    except ValueError:
+        return [text]
 
 
 def _texts(value: JSONValue) -> list[str]:
