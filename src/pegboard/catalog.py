@@ -57,6 +57,7 @@ from pegboard.model.bounds import DEFAULT_BOUNDS, Bounds
 from pegboard.model.budget import Budget
 from pegboard.model.context import ToolContext
 from pegboard.model.error import DefinitionError, PegboardError
+from pegboard.model.fastmcp_names import CATALOG_NAMES, missing_attribute
 from pegboard.model.hook import Hook, HookKind
 from pegboard.model.json_types import JSON
 from pegboard.model.policy import OPEN_POLICY, Policy
@@ -130,6 +131,12 @@ class Catalog:
         tasks: stores calls that outlive their request; without it, no tool can run as a task.
         clock: a monotonic clock in seconds, for tests.
     """
+
+    # Only for missing attributes; type checkers must go on reporting these.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name, CATALOG_NAMES)
 
     def __init__(
         self,

@@ -10,13 +10,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from pegboard.model.attempts import attempted, running_step
 from pegboard.model.context import ToolContext
 from pegboard.model.context_ports import Client, StepRunner
 from pegboard.model.error import CallError
 from pegboard.model.event import Event, EventType
+from pegboard.model.fastmcp_names import CONTEXT_NAMES, missing_attribute
 from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.result import ToolResult
 from pegboard.model.secret import Secret
@@ -218,6 +219,12 @@ class CallContext(ToolContext):
     is_running: Callable[[], bool] = field(default=lambda: True, repr=False)
     scratch: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     call: RunningCall | None = field(default=None, repr=False)
+
+    # Only for missing attributes; type checkers must go on reporting these.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name, CONTEXT_NAMES)
 
     def plain(self) -> ToolContext:
         """Return the context of the request, in the host's own class.

@@ -1,0 +1,22 @@
+"""Somebody who knows FastMCP learns from the error what a method is called here."""
+
+import pytest
+
+from pegboard import CallContext, Catalog, ToolContext
+
+
+async def test_methods_of_fastmcps_context_and_server_are_named_in_the_error(caplog: pytest.LogCaptureFixture) -> None:
+    catalog = Catalog("shop")
+
+    @catalog.tool
+    async def old(ctx: CallContext) -> str:
+        """Log as in FastMCP."""
+        await ctx.info("hello")  # type: ignore[attr-defined]
+        return "done"
+
+    assert (await catalog.view(ToolContext()).call("old")).is_error
+    assert "'CallContext' object has no attribute 'info'. Use `ctx.log(message)`" in caplog.text
+    with pytest.raises(AttributeError, match=r"no attribute 'run'. Use `run_stdio\(catalog\)`"):
+        catalog.run()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        catalog.nothing  # type: ignore[attr-defined]  # noqa: B018
