@@ -138,6 +138,7 @@ async def test_a_receiver_gets_one_signed_message_when_a_source_is_lost_and_one_
         source.now = SourceState(status="unreachable", is_up=False, reason=f"its log says {CANARY}")
         for _ in range(3):
             await world.look()
+        assert CANARY not in (project.folder / ".pegboard-alerts.json").read_text()
         source.now = SourceState()
         for _ in range(3):
             await world.look()

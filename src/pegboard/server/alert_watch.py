@@ -8,7 +8,7 @@ import logging
 import os
 import platform
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,8 @@ from pegboard.model.alert import AlertKind, AlertRule, Alerts, AlertState
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON
 from pegboard.model.probe import Probe
+from pegboard.model.record import replace
+from pegboard.model.secret import Secret
 from pegboard.telemetry.alert_book import AlertBook, AlertChange, StateKey
 from pegboard.telemetry.alert_states import (
     OF_SOURCES,
@@ -183,7 +185,16 @@ class AlertWatch:
                 undecided.update((kind, each) for each in self._book.subjects(kind))
             else:
                 alert_states += known
-        return {(state.kind, state.subject): state for state in alert_states}, undecided
+        # A foreign server may repeat a secret in the text of its error. Removed before the book stores it on the disk.
+        redactor = Redactor(self._secrets())
+        known_states = [_without_secrets(state, redactor) for state in alert_states]
+        unknown: set[StateKey] = {(kind, redactor.text(subject)) for kind, subject in undecided}
+        return {(state.kind, state.subject): state for state in known_states}, unknown
+
+    def _secrets(self) -> Iterator[Secret]:
+        yield from self._catalog.registry.declarations.secrets
+        for rule in self._alerts.rules:
+            yield from (secret for secret in (rule.secret, rule.url) if secret is not None)
 
     async def _probes(self, wanted: frozenset[AlertKind]) -> Mapping[PartKey, Probe]:
         return await self._part_states.probes() if wanted & {"down", "store_down", "audit_broken"} else {}
@@ -233,7 +244,7 @@ class AlertWatch:
         assert self._turn is not None
         for change in changes:
             message_id = os.urandom(16).hex()
-            body = json_bytes(self._message(receiver, rule, change, message_id))
+            body = json_bytes(self._message(receiver, change, message_id))
             try:
                 await alert_delivery.deliver(rule, message_id, body, folder=self._alerts.folder, sleep=self._sleep)
             except alert_delivery.AlertError as error:
@@ -246,26 +257,28 @@ class AlertWatch:
             self._book.note_sent(receiver, change)
             await asyncio.to_thread(self._turn.remember, self._book.content())
 
-    def _message(self, receiver: str, rule: AlertRule, change: AlertChange, message_id: str) -> JSON:
-        alert, declared = change.alert, self._catalog.registry.declarations
-        own = [secret for secret in (rule.secret, rule.url) if secret is not None]
-        # A foreign server may repeat a secret in the text of its error.
-        redactor = Redactor((*declared.secrets, *own))
+    def _message(self, receiver: str, change: AlertChange, message_id: str) -> JSON:
+        alert = change.alert
         over = "No longer true: " if change.status == "over" else ""
         return {
             "type": "pegboard.alert",
             "id": message_id,
             "alert": alert.kind,
             "status": change.status,
-            "subject": redactor.text(alert.subject)[:ALERT_TEXT_CHARS],
-            "text": f"{over}{redactor.text(alert.text)}"[:ALERT_TEXT_CHARS],
-            "names": [redactor.text(name)[:ALERT_TEXT_CHARS] for name in alert.names],
+            "subject": alert.subject[:ALERT_TEXT_CHARS],
+            "text": f"{over}{alert.text}"[:ALERT_TEXT_CHARS],
+            "names": [name[:ALERT_TEXT_CHARS] for name in alert.names],
             "since": _iso(alert.since),
             "at": _iso(time.time()),
-            "catalog": declared.name,
+            "catalog": self._catalog.registry.declarations.name,
             "host": platform.node(),
             "left_out": self._book.left_out(receiver),
         }
+
+
+def _without_secrets(state: AlertState, redactor: Redactor) -> AlertState:
+    names = tuple(redactor.text(name) for name in state.names)
+    return replace(state, subject=redactor.text(state.subject), text=redactor.text(state.text), names=names)
 
 
 def _receiver_of(rule: AlertRule) -> str:
