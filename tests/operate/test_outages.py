@@ -11,7 +11,6 @@ import pytest
 
 from pegboard.egress.limits import PROBE_S
 from pegboard.server.alert_watch import ALERT_CHECK_S
-from pegboard.sources.mcp.backoff import MCP_LONGEST_RETRY_S
 from pegboard.sources.mcp.connection import MCP_HTTP_PROBE_S
 from pegboard.sources.mcp.supervised_source import MCP_HTTP_PING_S, MCP_PING_S, MCP_PROGRAM_START_S
 from tests.operate.outages import FROM_THE_NEXT_START, FULL_DISKS, OTHER_WAYS, OUTAGES, Outage, Way, world_of
@@ -115,9 +114,7 @@ async def _lost_and_found(outage: Outage, folder: Path, postgres_url: str, name:
         assert back.doctor == ()
     assert is_within(away.served_s, TOLD_S)
     assert is_within(away.doctor_s, TOLD_S)
-    # Nobody can call the tools of a server that was never there, so it is tried at the longest intervals.
-    back_s = MCP_LONGEST_RETRY_S + TOLD_S if (name, way) == ("mcp-http", "absent") else TOLD_S
-    assert is_within(back.served_s, back_s)
+    assert is_within(back.served_s, TOLD_S)
     return Told(away=away, back=back)
 
 

@@ -12,11 +12,13 @@ import pytest
 
 from pegboard import CallError, Catalog
 from pegboard.core.view import View
-from pegboard.sources.mcp import connection, supervised_source
+from pegboard.sources.mcp import backoff, connection, supervised_source
 from pegboard.sources.mcp.backoff import Backoff, RefreshThrottle
+from pegboard.sources.mcp.server_settings import ServerSettings
 from pegboard.sources.mcp.supervised_source import McpSource
+from tests.ports import free_port
 from tests.timing import PATIENCE_S, is_within
-from tests.upstream_mcp.parts import EVIL, on_stdio, processes_of, processes_with, running, until, view_of
+from tests.upstream_mcp.parts import EVIL, http_server, on_stdio, processes_of, processes_with, running, until, view_of
 
 
 class Clock:
@@ -250,3 +252,14 @@ async def test_an_evil_server_among_others_changes_nothing_for_them() -> None:
         for task in stuck:
             task.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)
+
+
+async def test_an_http_server_that_was_never_there_is_connected_to_once_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "MCP_FIRST_RETRY_S", 0.001)
+    monkeypatch.setattr(backoff, "MCP_LONGEST_RETRY_S", 3_600.0)
+    monkeypatch.setattr(supervised_source, "MCP_HTTP_PING_S", 0.02)
+    port = free_port()
+    async with running(ServerSettings(name="up", transport="http", url=f"http://127.0.0.1:{port}/mcp")) as (_, source):
+        await until(lambda: source.state().fault is not None and source.state().fault.retry_after_s > 60)
+        async with http_server("http", port):
+            await until(source.entries)

@@ -49,6 +49,12 @@ class Backoff:
         self._in_a_row += 1
         self.next_at = self._clock() + (MCP_LONGEST_RETRY_S if self.is_open else wait_s)
 
+    def returned(self) -> None:
+        """Forget all failures: the server was away, and accepts connections again."""
+        self._in_a_row = 0
+        self._failures.clear()
+        self.next_at = self._clock()
+
     def may_try_now(self) -> bool:
         """Tell whether a call may trigger an attempt now: the last one began at least a second ago."""
         return self._clock() - self._started_at >= MCP_NUDGE_S

@@ -217,7 +217,7 @@ class Connection:
             TimeoutError: the program does not answer.
         """
         if self.settings.transport != "stdio":
-            await check_reachable(self.settings.url, only_host_of(self.settings.url), timeout_s=MCP_HTTP_PROBE_S)
+            await _check_host(self.settings)
             return
         version = self.session.protocol_version or ""
         async with asyncio.timeout(PROBE_S):
@@ -541,6 +541,20 @@ class _Progress:
         self._passed_at = now
         fraction = progress / total if total else progress
         await self._ctx.progress(min(max(fraction, 0.0), 1.0), cleaned(message or "", max_bytes=MCP_MESSAGE_BYTES))
+
+
+async def accepts_connections(settings: ServerSettings) -> bool:
+    """Tell whether the host of an HTTP server accepts connections and reacts."""
+    try:
+        await _check_host(settings)
+    except (OSError, CallError):
+        return False
+    return True
+
+
+async def _check_host(settings: ServerSettings) -> None:
+    """Check that the host of an HTTP server reacts; see `check_reachable`."""
+    await check_reachable(settings.url, only_host_of(settings.url), timeout_s=MCP_HTTP_PROBE_S)
 
 
 @asynccontextmanager

@@ -299,9 +299,33 @@ class McpSource(Composable):
             if self._task is not asyncio.current_task():
                 return
             self._on_disconnected(fault, lived_s=self._clock() - started_at)
+            await self._wait_for_next_attempt()
+
+    async def _wait_for_next_attempt(self) -> None:
+        """Wait until the next attempt is due, until a call triggers one, or until an absent HTTP server is there."""
+        knocking = asyncio.create_task(self._knock(), name=f"mcp-knock-{self.name}")
+        try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._backoff.wait_s):
                     await self._wake.wait()
+        finally:
+            await cancel_and_wait(knocking)
+
+    async def _knock(self) -> None:
+        """Trigger an attempt once a server that accepted no connections accepts them again.
+
+        A server that accepts connections, but no session, waits for its next attempt: it may be the reason why the
+        attempts are far apart.
+        """
+        if self.settings.transport == "stdio" or not self._is_watched or self._backoff.wait_s < MCP_HTTP_PING_S:
+            return
+        was_away = False
+        while not await mcp_connection.accepts_connections(self.settings):
+            was_away = True
+            await asyncio.sleep(MCP_HTTP_PING_S)
+        if was_away:
+            self._backoff.returned()
+            self._wake.set()
 
     async def _run_connection(self) -> CallError:
         """Connect, list, and stay until the connection is lost; return the reason."""
