@@ -21,6 +21,9 @@ def test_a_refused_call_is_listed_shown_exported_verified_and_pruned(
     assert "nothing" in run("audit", "--since", "1h").out
     assert run("audit", "ls", "--tool", "other").out == ""
     assert json.loads(run("audit", "show", row["call_id"]).out)["call_id"] == row["call_id"]
+    beginning = row["call_id"][:8]
+    assert beginning in run("audit", "ls").out
+    assert json.loads(run("audit", "show", beginning).out)["call_id"] == row["call_id"]
     assert json.loads(run("audit", "export").out)["call_id"] == row["call_id"]
     checked = run("audit", "verify")
     assert (checked.code, "1 rows, all in order; a head proves the rows up to 1" in checked.out) == (0, True)

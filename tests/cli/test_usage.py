@@ -58,6 +58,8 @@ def test_usage_counts_calls_errors_latency_and_tokens_by_any_field(run: Run, fol
     assert "1.5" in shown
     assert "9 calls, 4 of them ran. 4 more rows with --limit." in shown
     assert orjson.loads(run("usage", "--json", "--since", "2h", "--until", "1h").out)["total"]["calls"] == 0
+    since, until = "2026-01-01T10:00", "2099-01-01T11:00"
+    assert orjson.loads(run("usage", "--json", "--since", since, "--until", until).out)["total"]["calls"] == 9
 
 
 def test_usage_shows_what_is_left_of_budgets(run: Run, folder: Path) -> None:

@@ -140,6 +140,9 @@ async def test_the_log_says_who_called_a_tool_with_which_key_and_why_somebody_wa
             for key in keys.values():
                 heads = {"authorization": f"Bearer {key}", **trace}
                 await client.post("/v1/tools/refund/call", json={}, headers=heads)
+            for profile in ("desk", keys["ann-laptop"]):
+                heads = {"authorization": f"Bearer {keys['bob-phone']}"}
+                await client.post("/v1/tools/refund/call", params={"profile": profile}, json={}, headers=heads)
     requests, calls, refused = (fields_of(caplog, f"pegboard.{name}") for name in ("access", "calls", "serve"))
     assert [(one["caller"], one["key"], one.get("space"), one["tool"], one["outcome"]) for one in calls] == [
         ("ann", "ann-laptop", "north", "refund", "ok"), ("bob", "bob-phone", None, "refund", "not_found"),
@@ -149,10 +152,12 @@ async def test_the_log_says_who_called_a_tool_with_which_key_and_why_somebody_wa
     assert calls[1]["reason"].endswith("pegboard.yaml:5)")
     assert [(one["key"], one["reason"]) for one in refused] == [
         ("old-pc", "revoked key"), ("bob-phone", "wrong secret"),
+        ("bob-phone", "the caller may not use the profile 'desk'"), ("bob-phone", "no such profile"),
     ]  # fmt: skip
+    assert [(one["caller"], one.get("profile")) for one in refused[2:]] == [("bob", "desk"), ("bob", None)]
     # Each request has the id of its call, or of its refusal.
     assert [one["request_id"] for one in requests] == [one["request_id"] for one in (*calls, *refused)]
-    assert {one["trace_id"] for one in requests} == {"a" * 32}
+    assert {one["trace_id"] for one in requests[: len(keys)]} == {"a" * 32}
     assert not any(key in record.getMessage() + str(vars(record)) for key in keys.values() for record in caplog.records)
 
 

@@ -25,12 +25,13 @@ AUDIT_FOUND_ROWS = 10_000  # rows that one query may return
 class AuditFilter(Struct, frozen=True, kw_only=True):
     """Select rows of the audit. An empty field accepts everything.
 
-    `tool` is a glob over qualified ids and requested names. `kind` is an outcome, such as `rate_limited`, or an event,
-    such as `config_taken`. `since` and `until` are seconds since 1970.
+    `tool` is a glob over qualified ids and requested names. `call_id` may be the beginning of an id. `kind` is an
+    outcome, such as `rate_limited`, or an event, such as `config_taken`. `since` and `until` are seconds since 1970.
     """
 
     tool: str = ""
     user: str = ""
+    key: str = ""
     space: str = ""
     profile: str = ""
     agent: str = ""
@@ -45,11 +46,12 @@ class AuditFilter(Struct, frozen=True, kw_only=True):
         return (
             (not self.tool or matches(self.tool, (row.tool, row.name)))
             and self.user in ("", row.user)
+            and self.key in ("", row.key)
             and self.space in ("", row.space)
             and self.profile in ("", row.profile)
             and self.agent in ("", row.agent)
             and self.kind in ("", row.outcome, row.event)
-            and self.call_id in ("", row.call_id)
+            and row.call_id.startswith(self.call_id)
             and self.since <= row.at < self.until
             and (not self.longer_than_s or row.duration_s > self.longer_than_s)
         )

@@ -160,6 +160,7 @@ class Authenticator:
         """Return an identified caller with the named profile, or with the one for requests that do not name any."""
         profile = self._allowed(caller, named)
         if isinstance(profile, Refusal):
+            self._log_refused_profile(scope, caller.identity, named)
             return profile
         principal = self._principal(caller, profile, scope)
         if principal.identity.credential != ANONYMOUS:
@@ -287,6 +288,18 @@ class Authenticator:
             if wanted in caller.profiles and wanted in profiles:
                 return wanted
         return NOT_FOUND
+
+    def _log_refused_profile(self, scope: Scope, who: Identity, named: str | None) -> None:
+        """Log that a caller may not use a profile. An unknown name is left out: it may be a misplaced credential."""
+        profile = named if named in self._registry.profiles else None
+        if named is None:
+            reason = "none of the caller's profiles exists"
+        else:
+            reason = f"the caller may not use the profile {profile!r}" if profile else "no such profile"
+        fields = {"caller": who.user or who.key or who.credential, "reason": reason, **_request_field()}
+        more = {"profile": profile, "key": who.key, "space": who.space, "address": _host_of(scope)}
+        fields |= {name: value for name, value in more.items() if value}
+        log.info("profile_refused: %s: %s", fields["caller"], reason, extra={"fields": fields})
 
     def _anonymous_principal(
         self, named: str | None, profiles: Mapping[str, Profile], host: str

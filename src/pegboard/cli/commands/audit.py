@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +21,7 @@ from pegboard.audit.audit_store import AuditStore
 from pegboard.audit.hash_chain import Head
 from pegboard.audit.verify_chain import verify
 from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.moment import Moment, seconds_of
 from pegboard.cli.opened_audit import opened_audit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import find_config
@@ -30,9 +31,11 @@ from pegboard.config.config import Config
 from pegboard.model.json_types import JSON
 
 AUDIT_FOLLOW_S = 0.5  # seconds between two looks for new rows
+_SHOWN_ID_CHARS = 8  # characters of an id in a table; `show` finds a call by them
 
 _TOOL = "Only calls of this tool, by id or requested name; a glob."
 _USER = "Only calls of this user."
+_KEY = "Only calls with the API key of this name."
 _SPACE = "Only calls in this space."
 _AGENT = "Only calls of this agent."
 _KIND = "Only this outcome or event, such as ok, not_found, rate_limited, unknown, config_taken."
@@ -40,6 +43,7 @@ _SINCE = "Only rows since then: an age such as 30m, 12h or 7d, or a time in UTC 
 _UNTIL = "Only rows before then: an age or a time."
 _SLOWER = "Only calls that took longer, in seconds."
 _LIMIT = "The maximum number of rows."
+_CALL_ID = "Id of the call, or the beginning of it."
 _HEAD_FILE = "File with the output of `pegboard audit head --json`, kept where nobody can change it."
 _OLDER = "Age of the rows to delete, such as 400d; by default `keep_days` of the config."
 _COLUMNS = (
@@ -48,6 +52,7 @@ _COLUMNS = (
     Column(head="Who", style="bold"),
     Column(head="Tool"),
     Column(head="Outcome"),
+    Column(head="Took"),
     Column(head="Rule"),
 )
 
@@ -59,11 +64,12 @@ class Wanted:
 
     tool: Annotated[str, Parameter(help=_TOOL)] = ""
     user: Annotated[str, Parameter(help=_USER)] = ""
+    key: Annotated[str, Parameter(help=_KEY)] = ""
     space: Annotated[str, Parameter(help=_SPACE)] = ""
     agent: Annotated[str, Parameter(help=_AGENT)] = ""
     kind: Annotated[str, Parameter(help=_KIND)] = ""
-    since: Annotated[timedelta | datetime | None, Parameter(help=_SINCE)] = None
-    until: Annotated[timedelta | datetime | None, Parameter(help=_UNTIL)] = None
+    since: Annotated[Moment | None, Parameter(help=_SINCE)] = None
+    until: Annotated[Moment | None, Parameter(help=_UNTIL)] = None
     slower_than: Annotated[float, Parameter(help=_SLOWER, show_default=False)] = 0.0
 
     def filter(self, options: Options) -> AuditFilter:
@@ -71,21 +77,15 @@ class Wanted:
         return AuditFilter(
             tool=self.tool,
             user=self.user,
+            key=self.key,
             space=self.space,
             profile=options.chosen_profile or "",
             agent=self.agent,
             kind=self.kind,
-            since=0.0 if self.since is None else _seconds_of(self.since),
-            until=math.inf if self.until is None else _seconds_of(self.until),
+            since=0.0 if self.since is None else seconds_of(self.since),
+            until=math.inf if self.until is None else seconds_of(self.until),
             longer_than_s=self.slower_than,
         )
-
-
-def _seconds_of(moment: timedelta | datetime) -> float:
-    """Return an age or a time as seconds since 1970; a time without a zone is UTC, as in the rows."""
-    if isinstance(moment, timedelta):
-        return time.time() - moment.total_seconds()
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 EVERYTHING = Wanted()
@@ -108,12 +108,12 @@ def ls_command(
         options.terminal.note("No rows match.")
 
 
-def show_command(call_id: Annotated[str, Parameter(help="Id of the call.")], /, *, options: SharedOptions) -> None:
+def show_command(call_id: Annotated[str, Parameter(help=_CALL_ID)], /, *, options: SharedOptions) -> None:
     """Print the rows of a call in full."""
     with _store(options) as (_, store):
         rows = newest_rows(store, AuditFilter(call_id=call_id), limit=AUDIT_FOUND_ROWS)
     if not rows:
-        raise CommandError(f"No row has the call id {call_id!r}.", kind="not_found", code=Exit.REFUSED)
+        raise CommandError(f"No call has an id that begins with {call_id!r}.", kind="not_found", code=Exit.REFUSED)
     options.terminal.json(shown_row(rows[0]) if len(rows) == 1 else {"rows": [shown_row(row) for row in rows]})
 
 
@@ -252,9 +252,16 @@ def _cells(row: AuditRow) -> list[str]:
         outcome = f"{outcome} ({row.decision})"
     return [
         iso_time(row.at)[:19],
-        row.call_id,
-        row.user or row.key or row.credential,
+        row.call_id[:_SHOWN_ID_CHARS],
+        _who(row),
         row.tool or row.name,
         outcome,
+        f"{row.duration_s * 1e3:,.1f} ms" if row.event == "call" else "",
         row.rule,
     ]
+
+
+def _who(row: AuditRow) -> str:
+    """Return the user and the name of the API key, or else the beginning of the credential's hash."""
+    named = row.user or row.key or row.credential[:_SHOWN_ID_CHARS]
+    return f"{named} ({row.key})" if row.key and row.key != named else named

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, redirect_stdout
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +14,7 @@ from cyclopts import Parameter
 from pegboard.audit.audit_query import AuditFilter, calls_in_export, calls_since
 from pegboard.audit.audit_row import AuditRow
 from pegboard.cli.command_error import CommandError, Exit
+from pegboard.cli.moment import Moment, seconds_of
 from pegboard.cli.opened_audit import opened_audit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import CLI_STOP_GRACE_S, CONFIG_NAME, Project, find_config, left_out, load
@@ -29,7 +28,7 @@ FailOn = Literal["refused", "limited", "asked", "allowed", "unclear", "never"]
 _FROM = (
     "Where the calls were recorded: a config with an audit, or a file of `pegboard audit export`. Default: --config."
 )
-_SINCE = "Only calls younger than this, such as 30m, 12h or 7d."
+_SINCE = "Only calls since then: an age such as 30m, 12h or 7d, or a time in UTC such as 2026-11-27T10:00."
 _TOOL = "Only calls of this tool, by id or requested name; a glob."
 _USER = "Only calls of this user."
 _SPACE = "Only calls in this space."
@@ -49,7 +48,7 @@ _COLUMNS = (
 async def replay_command(
     *,
     from_: Annotated[Path | None, Parameter(name="--from", help=_FROM)] = None,
-    since: Annotated[timedelta | None, Parameter(help=_SINCE)] = None,
+    since: Annotated[Moment | None, Parameter(help=_SINCE)] = None,
     tool: Annotated[str, Parameter(help=_TOOL)] = "",
     user: Annotated[str, Parameter(help=_USER)] = "",
     space: Annotated[str, Parameter(help=_SPACE)] = "",
@@ -67,7 +66,7 @@ async def replay_command(
     path = find_config(options.config, start=Path.cwd())
     with redirect_stdout(sys.stderr):
         project = load(options.without_profile, only_reads=True)
-        begin = time.time() - since.total_seconds() if since is not None else 0.0
+        begin = seconds_of(since) if since is not None else 0.0
         profile = options.chosen_profile or ""
         wanted = AuditFilter(tool=tool, user=user, space=space, profile=profile, since=begin)
         ctx = project.context(options.identity)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from pegboard.audit.audit_query import AuditFilter, calls_since
 from pegboard.audit.audit_row import AuditRow
 from pegboard.audit.usage import UsageField, UsageRow, usage
 from pegboard.cli.command_error import CommandError
+from pegboard.cli.moment import Moment, seconds_of
 from pegboard.cli.opened_audit import opened_audit
 from pegboard.cli.options import Options, SharedOptions
 from pegboard.cli.project import CLI_STOP_GRACE_S, Project, find_config, load
@@ -28,8 +28,8 @@ from pegboard.model.json_types import JSON
 from pegboard.server.worker_checks import budgets_in_memory
 
 _BY = "The field that calls are grouped by."
-_SINCE = "Only calls younger than this, such as 30m, 12h or 7d."
-_UNTIL = "Only calls older than this, such as 1d."
+_SINCE = "Only calls since then: an age such as 30m, 12h or 7d, or a time in UTC such as 2026-11-27T10:00."
+_UNTIL = "Only calls before then: an age or a time."
 _TOOL = "Only calls of this tool, by id or requested name; a glob."
 _USER = "Only calls of this user."
 _SPACE = "Only calls in this space."
@@ -42,8 +42,8 @@ _SHOWN_ERRORS = 3  # kinds of errors in a line
 async def usage_command(
     *,
     by: Annotated[UsageField, Parameter(help=_BY, show_default=True)] = "tool",
-    since: Annotated[timedelta, Parameter(help=_SINCE, show_default=False)] = timedelta(days=7),
-    until: Annotated[timedelta, Parameter(help=_UNTIL, show_default=False)] = timedelta(),
+    since: Annotated[Moment, Parameter(help=_SINCE, show_default=False)] = timedelta(days=7),
+    until: Annotated[Moment, Parameter(help=_UNTIL, show_default=False)] = timedelta(),
     tool: Annotated[str, Parameter(help=_TOOL)] = "",
     user: Annotated[str, Parameter(help=_USER)] = "",
     space: Annotated[str, Parameter(help=_SPACE)] = "",
@@ -56,10 +56,9 @@ async def usage_command(
 
     Needs an `audit:` in the config. Tokens of arguments and results are bytes / 4.3. No source is started.
     """
-    if since <= until:
+    begin, end = seconds_of(since), seconds_of(until)
+    if begin >= end:
         raise CommandError(f"--since {since} must be longer ago than --until {until}.")
-    now = time.time()
-    begin, end = now - since.total_seconds(), now - until.total_seconds()
     wanted = AuditFilter(tool=tool, user=user, space=space, profile=options.chosen_profile or "", since=begin)
     names = set[str]()
     with opened_audit(find_config(options.config, start=Path.cwd())) as (_, store):

@@ -23,8 +23,8 @@ from pegboard.storage.store_error import StoreError
 OPERATOR = "operator"
 """The role that may read the audit."""
 FILTER_PARAMETERS = {
-    "tool": "tool", "user": "user", "space": "space", "profile": "in_profile", "agent": "agent", "kind": "kind",
-    "call_id": "call_id", "since": "since", "until": "until", "longer_than_s": "slower_than",
+    "tool": "tool", "user": "user", "key": "key", "space": "space", "profile": "in_profile", "agent": "agent",
+    "kind": "kind", "call_id": "call_id", "since": "since", "until": "until", "longer_than_s": "slower_than",
 }  # fmt: skip
 """The parameter of each field of `AuditFilter`."""
 AUDIT_QUERY = (*FILTER_PARAMETERS.values(), "limit", "cursor")

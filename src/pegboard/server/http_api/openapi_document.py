@@ -454,11 +454,12 @@ _PATHS: JSON = {
             [
                 _query("tool", "Of this tool, by id or requested name; a glob.", _TEXT),
                 _query("user", "Of this user.", _TEXT),
+                _query("key", "With the API key of this name.", _TEXT),
                 _query("space", "In this space.", _TEXT),
                 _query("in_profile", "Through this profile.", _TEXT),
                 _query("agent", "By this agent.", _TEXT),
                 _query("kind", "Of this outcome or event.", _TEXT),
-                _query("call_id", "Of this call.", _TEXT),
+                _query("call_id", "Of the call whose id is this or begins with it.", _TEXT),
                 _query("since", "Not older than this: an ISO time, or an age such as 12h.", _TEXT),
                 _query("until", "Older than this: an ISO time, or an age such as 12h.", _TEXT),
                 _query("slower_than", "That took longer, in seconds.", {"type": "number", "minimum": 0}),
