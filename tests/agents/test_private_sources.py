@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import Catalog, DefinitionError, Policy, ToolContext
+from pegboard import Catalog, DefinitionError, Policy, Secret, ToolContext
 from pegboard.core.declarations import PrivateSource
 from pegboard.model.agent import AgentEntry
 from pegboard.model.record import replace
@@ -152,13 +152,17 @@ async def test_an_agent_that_lacks_some_tools_runs_and_says_which_source_is_away
     takes: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     catalog = catalog_of({"a": ["done"]})
-    catalog.add_source(FakeSource(name="fs", listed=[foreign("fs", "read", groups=("files",))], now=GONE,
+    catalog.add_secrets(Secret("canary-of-a-program"))
+    gone = SourceState(status="unreachable", is_up=False, reason="it was stopped: canary-of-a-program")
+    catalog.add_source(FakeSource(name="fs", listed=[foreign("fs", "read", groups=("files",))], now=gone,
                                   declared=frozenset({"files"})))  # fmt: skip
     catalog.add_source(FakeSource(name="web", listed=[foreign("web", "get")], now=GONE))
     catalog.agent(agent("a", **takes), tools=[own])
     result = await catalog.agents.run("a", "Read it.")
-    assert (result.status, result.away_sources) == ("completed", ("'fs' (unreachable: it was stopped)",))
+    assert (result.status, result.away_sources) == ("completed", ("'fs' (unreachable: it was stopped: [redacted])",))
     assert "Agent 'a' runs without the tools of these sources: 'fs'" in caplog.text
+    # Each door explains a hidden tool by this decision.
+    assert "canary" not in (await catalog.view(ToolContext()).awhy("fs__read")).reason
     await catalog.close()
 
 

@@ -362,7 +362,7 @@ class AgentRuntime:
         timeout_s = bounds.agent_timeout_s if spec.timeout_s is None else spec.timeout_s
         state = self._state()
         running = _Running()
-        away = away_sources(entry, self._registry.sources)
+        away = away_sources(entry, self._registry.sources, self._registry.states())
         missing: list[MissingTool] = []
 
         async def work() -> Answer:

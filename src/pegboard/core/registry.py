@@ -327,8 +327,9 @@ class Registry:
     # -- queries
 
     def states(self) -> LiveStates:
-        """Return the states of the sources."""
-        return LiveStates(self.declarations.sources)
+        """Return the states of the sources, without secrets."""
+        declared = self.declarations
+        return LiveStates(declared.sources, lambda text: self._sealed.text(text, declared.secrets))
 
     def known_groups(self) -> frozenset[str]:
         """Return the groups of the config, of every declaration, and of sources that are down."""
@@ -494,18 +495,22 @@ def _listed(source: Source, kind: Kind) -> Sequence[ToolEntry]:
 
 
 class LiveStates:
-    """The states of sources, each read when it is looked up: a call reads only that of its own tool."""
+    """The states of sources, each read when it is looked up: a call reads only that of its own tool.
 
-    def __init__(self, sources: Mapping[str, Source]) -> None:
-        self._sources = sources
+    A server may repeat a secret in the error that is the reason of its state, so `clean` removes secrets from it.
+    """
+
+    def __init__(self, sources: Mapping[str, Source], clean: Callable[[str], str]) -> None:
+        self._sources, self._clean = sources, clean
 
     def get(self, name: str, default: SourceState = UP, /) -> SourceState:
         source = self._sources.get(name)
         try:
-            return default if source is None else source.state()
+            state = default if source is None else source.state()
         except Exception as error:
             log.warning("Source %r failed to report its state; its tools are hidden.", name, exc_info=error)
             return SourceState(status="unreachable", is_up=False, reason=type(error).__name__)
+        return replace(state, reason=self._clean(state.reason)) if state.reason else state
 
 
 def _names_or_none(names: Callable[[], Sequence[str]]) -> tuple[str, ...]:

@@ -85,6 +85,10 @@ class ValidatedLists:
             if (cleaned := _cleaned(source, entry, redactor)) is not None:
                 yield cleaned
 
+    def text(self, text: str, secrets: tuple[Secret, ...]) -> str:
+        """Return a text of a source without secrets."""
+        return self._redactor_of(secrets).text(text)
+
     def keep_only(self, sources: set[tuple[str, str]]) -> None:
         """Forget the lists of all other sources."""
         for gone in self._lists.keys() - sources:

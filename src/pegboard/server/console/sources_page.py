@@ -15,6 +15,7 @@ from pegboard.core.ports import Reviewable, Source
 from pegboard.core.redaction import Redactor
 from pegboard.model.json_types import JSON
 from pegboard.model.probe import Probe
+from pegboard.model.record import replace
 from pegboard.model.source_state import HeldDefinition, SourceState
 from pegboard.server.console.frame import frame
 from pegboard.server.console.natural_order import natural_key
@@ -107,12 +108,18 @@ class SourcesPage:
         only_operators(visit)
         registry, pending = visit.gateway.registry, self._pending
         sources: Mapping[str, Source] = registry.sources
+        states = registry.states()
         # A server may repeat a secret that was sent to it.
         clean = Redactor(visit.gateway.catalog.secrets)
         probes = await self._part_states.probes(at_most_s=PROBE_WAIT_S)
         values = {
-            "rows": sorted((_row(name, source, clean) for name, source in sources.items()), key=_worst_first),
-            "parts": [PartRow(kind, name, probe, took(probe.seconds)) for (kind, name), probe in probes.items()],
+            "rows": sorted(
+                (_row(name, source, states.get(name), clean) for name, source in sources.items()), key=_worst_first
+            ),
+            "parts": [
+                PartRow(kind, name, replace(probe, detail=clean.text(probe.detail)), took(probe.seconds))
+                for (kind, name), probe in probes.items()
+            ],
             "own": sum(entry.source is None for entry in registry.snapshot().entries),
             "may_accept": self._may_accept, "done": visit.query.get("done", ""),
             "problems": [] if pending is None else [str(problem) for problem in pending.problems()],
@@ -169,9 +176,8 @@ class SourcesPage:
         return _done(visit, "taken")
 
 
-def _row(name: str, source: Source, clean: Redactor) -> SourceRow:
-    state = source.state()
-    rejected = [(str(one[0]), str(one[1])) for one in getattr(source, "rejected", ())]
+def _row(name: str, source: Source, state: SourceState, clean: Redactor) -> SourceRow:
+    rejected = [(str(one[0]), clean.text(str(one[1]))) for one in getattr(source, "rejected", ())]
     held = list[HeldRow]()
     if isinstance(source, Reviewable):
         held = [_held(one, state, clean) for one in source.held()[:LEFT_OUT_SHOWN]]
