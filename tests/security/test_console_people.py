@@ -105,7 +105,9 @@ class House:
         items = (await browser.client.get("/v1/documents", headers=bearer(self.key["bob"]))).json()["items"]
         self.ids["documents"] = items[0]["document_id"]
         await browser.log_in(self.key["bob"])
-        [self.ids["consents"]] = re.findall(r"/consents/([0-9a-f]+)/approve", (await browser.get("/consents")).text)
+        [self.ids["consents"]] = re.findall(
+            r'action="/console/consents/([0-9a-f]+)/approve', (await browser.get("/consents")).text
+        )
 
     def routes(self, method: str) -> list[str]:
         """Return the paths of the console that answer a method, with the ids of what belongs to bob.
@@ -203,8 +205,9 @@ async def test_no_page_of_one_person_shows_the_space_of_another(tmp_path: Path) 
             if "upload" in form or form.startswith("/tools/") or form == "/connections/connect":
                 continue  # those of ann's own things
             answer = await ann.client.post(
-                f"/console{form}", data={"form_token": token, "json": "{}"}, headers={"origin": ADDRESS}
-            )
+                f"/console{form}", data={"form_token": token, "json": "{}", "of": house.ids["consents"]},
+                headers={"origin": ADDRESS},
+            )  # fmt: skip
             assert answer.status_code in (403, 404), (form, answer.text)
             assert CANARY not in answer.text, form
         assert await state_of(bob) == before

@@ -104,6 +104,28 @@ async def test_an_operator_looks_through_the_eyes_of_another(browser: Browser) -
     assert "visible May be used. For ann with profile clerk" in text_of(shown.text)
 
 
+@pytest.mark.parametrize("path", ["", "/tools/count_items", "/matrix", "/agents", "/usage", "/compare"])
+async def test_a_band_on_each_page_says_whose_eyes_an_operator_looks_through_and_one_click_ends_it(
+    browser: Browser, path: str
+) -> None:
+    page = (await browser.get(f"{path}?profile=clerk&user=<i>ann&space=s1&role=&q=count")).text
+    assert "You look through the eyes of <i>ann in space s1 with profile clerk . Look as yourself" in text_of(page)
+    assert "<i>" not in page
+    [end] = re.findall(r'<aside class="band".*?href="/console([^"]*)"', page)
+    assert unescape(end) == f"{path}?q=count"
+    own = (await browser.get(unescape(end))).text
+    assert "You look through the eyes" not in own
+
+
+async def test_links_to_pages_that_are_the_persons_own_end_the_look_through_other_eyes(browser: Browser) -> None:
+    page = (await browser.get("?profile=clerk&user=ann")).text
+    links = dict(re.findall(r'<li><a href="/console([^"?]*)([^"]*)"', page.partition("</nav>")[0]))
+    own = {"/consents", "/tasks", "/live", "/audit", "/sources", "/documents", "/connections"}
+    assert {path for path, query in links.items() if not query} == own
+    typed = text_of((await browser.get("/consents?user=ann")).text)
+    assert "This page is your own. Elsewhere you look through the eyes of ann" in typed
+
+
 async def test_the_board_says_when_agents_list_meta_tools_instead(browser: Browser) -> None:
     assert "exposure: search" in text_of((await browser.get("?profile=finder")).text)
     assert "exposure" not in text_of((await browser.get("?profile=clerk")).text)
@@ -128,7 +150,10 @@ async def test_the_page_of_a_hidden_tool_has_the_reason_and_the_fix(browser: Bro
     assert "group Hidden: the profile includes none of its groups." in page
     # Lists of names read as words, and the code `available` does not claim that the tool may be used.
     assert "Reason not in include=read of profile 'clerk'; its groups are write Fix" in page
-    assert "Fix include 'write' for profile clerk, in the config. Callers with this profile: you. Then restart" in page
+    assert (
+        "Fix include 'write' for profile clerk, in the config. Callers with this profile: you. Then restart the program"
+        in page
+    )
     assert "After that may be used; a person is asked before every call" in page
     denied = text_of((await browser.get("/tools/delete_item?profile=boss")).text)
     assert "Reason denied by delete_* Fix remove delete_* from deny for profile boss" in denied

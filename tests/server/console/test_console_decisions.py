@@ -16,6 +16,7 @@ from pegboard.auth.keys import KeyStore
 from pegboard.auth.rules import IdentityRules
 from pegboard.consent.sqlite_store import SqliteConsents
 from pegboard.core.safe_text import safe
+from pegboard.model.error import CallError
 from pegboard.model.record import replace
 from tests.auth.parts import bearer, rule
 from tests.server.console.browsing import ADDRESS, Browser, console, text_of
@@ -121,21 +122,116 @@ async def test_an_approved_call_passes_once_and_the_audit_has_the_name(bank: Ban
         assert (event, detail["tool"], detail["decision"], by) == ("consent_decided", "main.refund", "approved", "ann")
 
 
-async def test_a_person_looks_with_a_tool_that_only_reads_before_the_decision(bank: Bank) -> None:
+async def test_a_person_looks_at_all_waiting_calls_with_one_click_and_stays_in_the_list(bank: Bank) -> None:
+    shown: list[str] = []
+
     @bank.catalog.tool(read_only=True)
-    def show_order(order: str, cents: list[int] | None = None) -> str:
+    def show_order(order: str, cents: list[int] | None = None) -> dict[str, Any]:
         """Show an order."""
+        shown.append(order)
+        return {"customer": "<i>carla", "state": f"{order} was sent"}
+
+    @bank.catalog.tool(read_only=True)
+    def find_orders(customer: str) -> list[dict[str, str]]:
+        """Find the orders of a customer."""
+        return [{"order": "x-1", "of": customer}, {"order": "x-2", "of": customer}]
+
+    async with console(bank.catalog) as browser:
+        await bank.ask(browser, order="<i>ann-1")
+        await bank.ask(browser, order="ann-2")
+        await browser.log_in(bank.key["ann"])
+        page = text_of((await browser.get("/consents")).text)
+        assert "Look first at all 2" in page
+        assert "Calls show_order as you; it only reads." in page
+        # Opening the list calls nothing.
+        assert shown == []
+        page = (await browser.post("/consents/look")).text
+        assert (sorted(shown), page.count("Result of show_order")) == (["<i>ann-1", "ann-2"], 2)
+        assert ("&lt;i&gt;ann-1 was sent" in page, "<i>" in page) == (True, False)
+        assert bank.noted == []
+        assert bank.paid == []
+        # The result has what another tool needs.
+        assert text_of(page).count('find_orders customer "<i>carla"') == 2
+        [consent_id] = re.findall(r'id="looked-([0-9a-f]+)"(?:(?!id="looked-).)*ann-2 was sent', page, re.DOTALL)
+        call = {"of": consent_id, "tool": "find_orders", "json": '{"customer": "<i>carla"}'}
+        page = text_of((await browser.post("/consents/look", **call)).text)
+        assert ("x-2 <i>carla" in page, page.count("ann-2 was sent"), page.count("ann-1 was sent")) == (True, 1, 0)
+
+
+async def test_looking_first_calls_no_tool_that_changes_asks_or_is_not_of_the_person(bank: Bank) -> None:
+    called: list[str] = []
+
+    def declare(name: str, **options: Any) -> None:
+        def run(order: str) -> str:
+            called.append(name)
+            return name
+
+        bank.catalog.tool(name=name, description="Do something with an order.", **options)(run)
+
+    declare("change_order")
+    declare("read_with_approval", read_only=True, consent="always")
+    declare("read_elsewhere", read_only=True, namespace="elsewhere")
+    declare("read_order", read_only=True)
+    async with console(bank.catalog) as browser:
+        await bank.ask(browser)
+        await browser.log_in(bank.key["ann"])
+        await browser.get("/consents")
+        [consent_id] = re.findall(r'action="/console/consents/([0-9a-f]+)/approve', browser.page)
+        await browser.post("/consents/look")
+        for tool in ("change_order", "read_with_approval", "read_elsewhere", "refund", "no_such_tool"):
+            await browser.post("/consents/look", of=consent_id, tool=tool, json='{"order": "x", "cents": 1}')
+        assert (set(called), bank.paid) == ({"read_order"}, [])
+        called.clear()
+        look = "/console/consents/look"
+        # Not without the token of the session, not by opening an address, and not for a call that others decide.
+        assert (await browser.client.post(look, data={"of": ""}, headers={"origin": ADDRESS})).status_code == 403
+        assert (await browser.get("/consents/look")).status_code == 405
+        await browser.get("/consents")
+        await browser.post("/logout")
+        await browser.log_in(bank.key["bob"])
+        await browser.get("/consents")
+        await browser.post("/consents/look")
+        await browser.post("/consents/look", of=consent_id)
+        assert called == []
+
+
+async def test_a_look_that_fails_says_why_in_its_place_and_other_looks_go_on(bank: Bank) -> None:
+    @bank.catalog.tool(read_only=True)
+    def show_order(order: str) -> str:
+        """Show an order."""
+        if order == "ann-1":
+            raise CallError("not_found", f"No order {order!r}.")
+        return f"{order} is open"
+
+    async with console(bank.catalog) as browser:
+        await bank.ask(browser, order="ann-1")
+        await bank.ask(browser, order="ann-2")
+        await browser.log_in(bank.key["ann"])
+        await browser.get("/consents")
+        answer = await browser.post("/consents/look")
+        page = text_of(answer.text)
+        assert answer.status_code == 200
+        assert "not found: No order 'ann-1'." in page
+        assert "ann-2 is open" in page
+        consent_id = re.findall(r'action="/console/consents/([0-9a-f]+)/approve', answer.text)[0]
+        assert (await browser.post("/consents/look", of=consent_id, tool="show_order", json="{")).status_code == 422
+
+
+async def test_a_tool_that_needs_other_arguments_has_a_form_which_leads_back_to_the_list(bank: Bank) -> None:
+    @bank.catalog.tool(read_only=True)
+    def show_line(order: str, line: int) -> str:
+        """Show a line of an order."""
         return f"{order} was sent"
 
     async with console(bank.catalog) as browser:
         await bank.ask(browser, order="<i>ann-1")
         await browser.log_in(bank.key["ann"])
         await browser.get("/consents")
-        [path] = re.findall(r'href="/console(/tools/show_order[^"#]*)#try"', browser.page)
+        [path] = re.findall(r'href="/console(/tools/show_line[^"#]*)#try"', browser.page)
         # The form has the arguments that both calls have, and those of other people's questions for nobody.
         form = (await browser.get(unescape(path))).text
         assert ('value="&lt;i&gt;ann-1"' in form, "Back to the calls that wait" in form) == (True, True)
-        looked = await browser.post(unescape(path), **{"/order": "ann-1"})
+        looked = await browser.post(unescape(path), **{"/order": "ann-1", "/line": "1"})
         assert ("ann-1 was sent" in looked.text, "Back to the calls that wait" in looked.text) == (True, True)
         await browser.post("/logout")
         await browser.log_in(bank.key["bob"])
@@ -425,7 +521,7 @@ async def test_arguments_with_hidden_values_are_not_edited(bank: Bank) -> None:
         assert (await browser.post(f"{path}/edit", json='{"order": "x", "cents": 5}')).status_code == 422
 
 
-async def test_a_link_to_look_first_leads_an_operator_who_looks_as_another_back_to_their_own_tools(bank: Bank) -> None:
+async def test_an_operator_who_looks_as_another_looks_first_with_their_own_tools(bank: Bank) -> None:
     @bank.catalog.tool(read_only=True)
     def get_order(order: str) -> str:
         """Show an order."""
@@ -435,6 +531,6 @@ async def test_a_link_to_look_first_leads_an_operator_who_looks_as_another_back_
         await bank.ask(browser)
         await browser.log_in(bank.key["eve"])
         page = (await browser.get("/consents?user=bot&space=s1")).text
-        [link] = re.findall(r'href="/console(/tools/get_order[^"#]*)', page)
-        assert "user=" not in unescape(link)
-        assert "You look through the eyes" not in text_of((await browser.get(unescape(link))).text)
+        actions = {unescape(path) for path in re.findall(r'action="/console(/consents/look[^"#]*)', page)}
+        assert actions == {"/consents/look"}
+        assert "ann-1 is open" in text_of((await browser.post("/consents/look")).text)

@@ -9,6 +9,9 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from pegboard import Policy, Profile
 from pegboard.config import load_catalog
 from pegboard.config.reload import Reloader
 from pegboard.model.record import replace
@@ -103,14 +106,14 @@ def config_of(**tools: Any) -> str:
 
 
 class Files:
-    """A catalog from files that nobody watches."""
+    """A catalog from files that nobody watches, unless said otherwise."""
 
-    def __init__(self, folder: Path, *, is_alone: bool = True) -> None:
+    def __init__(self, folder: Path, *, is_alone: bool = True, is_watched: bool = False) -> None:
         self.path = folder / "pegboard.yaml"
         self.path.write_text(config_of(look={}, pay={"consent": "always"}))
         self.catalog, config = load_catalog(self.path)
         reloader = Reloader(self.path, os.environ, self.catalog, config=config)
-        self.pending = ChangedFiles(reloader, self.catalog, is_watched=False, is_alone=is_alone)
+        self.pending = ChangedFiles(reloader, self.catalog, is_watched=is_watched, is_alone=is_alone)
         self.options: dict[str, Any] = {"config": context_maker(config), "pending": self.pending}
 
 
@@ -161,3 +164,21 @@ async def test_one_of_several_workers_compares_files_and_does_not_take_them(tmp_
         page = (await browser.post("/sources/config/compare")).text
         assert "send SIGHUP to take the files" in page
         assert (await browser.post("/sources/config/take", mark=files.pending.mark())).status_code == 404
+
+
+@pytest.mark.parametrize(("is_watched", "is_alone", "said"), [
+    (True, True, "The server runs with --reload : a saved file takes effect by itself."),
+    (False, True, "Then apply the changed file on Sources , or restart the server."),
+    (False, False, "Several workers serve: then send SIGHUP to the first process, or restart the server."),
+])  # fmt: skip
+async def test_the_fix_of_a_hidden_tool_says_how_this_server_starts_to_use_a_changed_file(
+    tmp_path: Path, is_watched: bool, is_alone: bool, said: str
+) -> None:
+    files = Files(tmp_path, is_watched=is_watched, is_alone=is_alone)
+    files.catalog.profile(Profile(name="few", policy=Policy(deny=("pay",))))
+    async with console(files.catalog, **files.options) as browser:
+        await browser.log_in()
+        page = text_of((await browser.get("/tools/pay?profile=few")).text)
+        assert (
+            f"Fix remove pay from deny for profile few, in the config. Callers with this profile: you. {said}" in page
+        )

@@ -118,7 +118,7 @@ class ConsoleApp:
             DocumentsPage(self._pages), ConnectionsPage(self._pages, ConnectLogin(api.sealing)),
             AgentsPage(self._pages),
         )  # fmt: skip
-        board, tools, inbox = BoardPage(self._pages), ToolPage(self._pages), InboxPage(self._pages)
+        board, tools, inbox = BoardPage(self._pages), ToolPage(self._pages, pending), InboxPage(self._pages)
         self._routes = [
             self._route("", {"GET": board.show}),
             self._route("/tools/{name}", {"GET": tools.show, "POST": tools.call}),
@@ -149,6 +149,7 @@ class ConsoleApp:
             self._route("/audit/{id}", {"GET": audit.show}),
             self._route("/consents", {"GET": inbox.list}),
             self._route("/consents/waiting", {"GET": inbox.waiting}),
+            self._route("/consents/look", {"POST": inbox.look}),
             self._route("/consents/{id}", {"GET": inbox.show}),
             self._route("/consents/{id}/approve", {"POST": inbox.approve}),
             self._route("/consents/{id}/edit", {"GET": inbox.edit, "POST": inbox.approve_edited}),
@@ -193,7 +194,7 @@ class ConsoleApp:
             raise PageError(refusal.status, "Refused", refusal.text)
         if method not in ("GET", "POST"):
             raise PageError(405, "Not possible", f"{method[:20]!r} is not possible here; possible: GET, POST.")
-        path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(PATH)
+        path = _page_path(scope)
         if path.startswith("/static/") and method == "GET":
             file = self._pages.file(path.removeprefix("/static/"))
             if file is None:
@@ -331,8 +332,8 @@ class ConsoleApp:
             raise PageError(403, "No profile", "Your credential gives no profile here. Ask the operator for a rule.")
         return Visit(
             gateway=self._api.gateway, person=person, acts_as=acts_as, looks_as=looks_as, is_own=is_own, lens=lens,
-            profiles=profiles, base=_base(scope), path=path, query=query, headers=dict(scope["headers"]),
-            form=form.fields, files=form.files,
+            profiles=profiles, base=_base(scope), here=_page_path(scope), path=path, query=query,
+            headers=dict(scope["headers"]), form=form.fields, files=form.files,
             form_token=self._sessions.form_token(visitor.nonce), origin=_origin(scope),
             can_log_out=visitor.session is not None, sees_bodies=not is_operator or self._rules.shows_bodies,
             receive=receive, send=send,
@@ -515,6 +516,11 @@ def _ended(visitor: _Visitor) -> str:
     if session is None or not (session.key or session.is_local):
         return ""
     return "Your session is over: the key was revoked, or the rules changed. Log in again."
+
+
+def _page_path(scope: Scope) -> str:
+    """Return the path of a page in the console."""
+    return scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(PATH)
 
 
 def _base(scope: Scope) -> str:

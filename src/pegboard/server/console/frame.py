@@ -11,13 +11,17 @@ from pegboard.version import __version__
 
 
 class Tab(NamedTuple):
-    """A link of the navigation; `about` says what the page is for."""
+    """A link of the navigation; `about` says what the page is for.
+
+    Pages with `is_own` are about the server or the person who is logged in, whoever's eyes they look through.
+    """
 
     name: str
     label: str
     path: str
     about: str
     is_for_operators: bool = False
+    is_own: bool = False
 
 
 class TabGroup(NamedTuple):
@@ -34,20 +38,21 @@ _GROUPS = (
         Tab("agents", "Agents", "/agents", "the agents, their tools, and which agent runs which", True),
     )),
     TabGroup("Now", (
-        Tab("consents", "Consents", "/consents", "calls that wait for a decision"),
-        Tab("tasks", "Tasks", "/tasks", "long calls: stuck, running, done"),
-        Tab("live", "Live", "/live", "calls as they happen"),
+        Tab("consents", "Consents", "/consents", "calls that wait for a decision", is_own=True),
+        Tab("tasks", "Tasks", "/tasks", "long calls: stuck, running, done", is_own=True),
+        Tab("live", "Live", "/live", "calls as they happen", is_own=True),
     )),
     TabGroup("Record", (
         Tab("usage", "Usage", "/usage", "calls, errors, latency and tokens over time", True),
-        Tab("audit", "Audit", "/audit", "what was called, by whom, with what outcome", True),
+        Tab("audit", "Audit", "/audit", "what was called, by whom, with what outcome", True, True),
     )),
     TabGroup("Connected", (
-        Tab("sources", "Sources", "/sources", "servers, APIs, stores, and what the lock holds back", True),
-        Tab("documents", "Documents", "/documents", "the files that agents search: read, upload, delete"),
-        Tab("connections", "Connections", "/connections", "your accounts at other services"),
+        Tab("sources", "Sources", "/sources", "servers, APIs, stores, and what the lock holds back", True, True),
+        Tab("documents", "Documents", "/documents", "the files that agents search: read, upload, delete", is_own=True),
+        Tab("connections", "Connections", "/connections", "your accounts at other services", is_own=True),
     )),
 )  # fmt: skip
+_OWN = frozenset(tab.name for group in _GROUPS for tab in group.tabs if tab.is_own)
 _COMPARE = Tab("compare", "Two callers", "/compare", "what differs between two callers, and why")
 
 
@@ -69,6 +74,7 @@ def frame(visit: Visit, tab: str) -> Mapping[str, Any]:
     principal = visit.looks_as
     return {
         "visit": visit, "url": visit.url, "base": visit.base, "tab": tab, "groups": _navigation(visit),
+        "is_own_page": tab in _OWN,
         "name": legal(visit.gateway.catalog.name), "version": __version__, "form_token": visit.form_token,
         "profile": principal.profile,
         "whose": visit.lens.whose or ("a caller" if visit.is_operator else "you"),

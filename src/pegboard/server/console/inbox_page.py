@@ -27,10 +27,11 @@ from pegboard.server.consent_inbox import (
     to_connect,
 )
 from pegboard.server.console.frame import frame
+from pegboard.server.console.look_first import LOOKS_TOGETHER, Look, Looked, Lookup, look, lookup_of, readers_of
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import SECURITY_HEADERS, Pages
 from pegboard.server.console.schema_form import FormError, whole_arguments
-from pegboard.server.console.shown_json import exact_json, one_line, pretty
+from pegboard.server.console.shown_json import ShownValue, exact_json, one_line, shown_value
 from pegboard.server.console.shown_time import ago
 from pegboard.server.console.tool_detail import parameters
 from pegboard.server.console.visit import Visit
@@ -38,29 +39,18 @@ from pegboard.server.principal import ANONYMOUS
 
 CREDENTIAL_SHOWN_CHARS = 12  # of the digest that names a credential
 ANSWER_SHOWN_CHARS = 160  # of the arguments of a decided call
-ARGUMENT_LINE_CHARS = 100  # longest value in the line of its name, in characters
 HEADLINE_CHARS = 60  # of an argument in the title of a question
-READERS_ASKED = 20  # read-only tools checked for whether the person may use them
-READERS_SHOWN = 4  # tools that only read, offered to a person who decides
 
 _KINDS = ("same", "any", "value", "out")
 _USUAL = {"calls": "10", "hours": "24"}
-
-
-class Argument(NamedTuple):
-    """An argument of a call: its name, and its value as JSON, in several lines if `is_long`."""
-
-    name: str
-    value: str
-    is_long: bool
 
 
 class Question(NamedTuple):
     """A record with what a person needs to judge it; `about` and `risks` are of the tool as it is declared now.
 
     `shown` has the arguments of the call, in the order of their declaration, and
-    `headline` the first of them in a few words. `readers` are tools of the same namespace that only read, so that the
-    person can look first. `why` is the reason for asking, if the card shows all else that the question says.
+    `headline` the first of them in a few words. `lookup` has the calls with which the person can look first. `why` is
+    the reason for asking, if the card shows all else that the question says.
 
     `arguments` are those of the call, and `read` is their digest; `was` are those of the caller if
     somebody has edited them. `has_approved` says that the person is one of two who must.
@@ -74,9 +64,9 @@ class Question(NamedTuple):
     risks: tuple[str, ...]
     is_changed: bool
     arguments: Mapping[str, JSONValue] | None
-    shown: Sequence[Argument]
+    shown: Sequence[ShownValue]
     headline: str
-    readers: Sequence[str]
+    lookup: Lookup
     was: Mapping[str, JSONValue] | None
     read: str
     may_edit: bool
@@ -113,6 +103,26 @@ class InboxPage:
 
     async def list(self, visit: Visit) -> Response:
         """Show what waits for this person; operators see all questions, without arguments unless they may decide."""
+        return await self._list(visit, {})
+
+    async def look(self, visit: Visit) -> Response:
+        """Show the list with the results of calls that only read, which this person makes now.
+
+        The form names one question (`of`), or none for all of them. It may have one more call (`tool`, `json`).
+        """
+        form, made, inbox = visit.form, list[tuple[str, Look]](), _inbox(visit)
+        asked = [await inbox.record(form["of"])] if "of" in form else await inbox.listed(is_open=True)
+        for one in asked:
+            readers = await readers_of(visit, one.tool)
+            made += [(one.id, each) for each in lookup_of(visit, one, readers).ready]
+            if form.get("tool") in {entry.wire_name for entry in readers} and "of" in form:
+                made.append((one.id, Look(form["tool"], _sent_arguments(form))))
+        done = dict[str, list[Looked]]()
+        for (consent_id, _), looked in zip(made, await look(visit, [each for _, each in made]), strict=False):
+            done.setdefault(consent_id, []).append(looked)
+        return await self._list(visit, done)
+
+    async def _list(self, visit: Visit, done: Mapping[str, Sequence[Looked]]) -> Response:
         inbox = _inbox(visit)
         store = store_of(visit.gateway.catalog)
         mine = await inbox.listed(is_open=False)
@@ -122,14 +132,21 @@ class InboxPage:
             others = [one for one in await answered(store.listed()) if one.id not in own]
         now = visit.now()
         asked = [one for one in mine if one.state == "asked"]
-        readers = {tool: await _readers(visit, tool) for tool in dict.fromkeys(one.tool for one in asked)}
+        readers = {tool: await readers_of(visit, tool) for tool in dict.fromkeys(one.tool for one in asked)}
+        questions = [
+            _question(visit, one)._replace(lookup=lookup_of(visit, one, readers[one.tool], done.get(one.id, ())))
+            for one in asked
+        ]
+        looks = [each for one in questions for each in one.lookup.ready]
         values = {
-            "open": [_question(visit, one)._replace(readers=readers.get(one.tool, ())) for one in asked],
+            "open": questions,
             "closed": [_answer(one, now) for one in mine if one.state != "asked"],
             "others": [_question(visit, one) for one in others],
             "has_store": store is not None, "may_decide": inbox.store is not None,
             "notice": _notice(visit.query, mine),
             "to_connect": await to_connect(visit.gateway.catalog, _self(visit)),
+            "looks": min(len(looks), LOOKS_TOGETHER), "look_tools": dict.fromkeys(each.tool for each in looks),
+            "waits": sum(not one.has_approved for one in questions),
         }  # fmt: skip
         return self._pages.page("inbox.html", {**frame(visit, "consents"), **values})
 
@@ -141,7 +158,7 @@ class InboxPage:
         except CallError:
             # The page of consents says what is wrong with the store.
             count = 0
-        return self._pages.page("waiting.html", {"count": count})
+        return self._pages.page("waiting.html", {"waits": count})
 
     async def show(self, visit: Visit) -> Response:
         """Show one question with the form of a grant."""
@@ -159,7 +176,7 @@ class InboxPage:
         if not may_edit(consent):
             text = "The arguments cannot be edited: they hold values that are not shown, or are too long to be stored."
             raise PageError(409, "Not possible", text)
-        return self._edit_page(visit, consent, exact_json(dict(shown_arguments_of(consent) or {})))
+        return await self._edit_page(visit, consent, exact_json(dict(shown_arguments_of(consent) or {})))
 
     async def approve_edited(self, visit: Visit) -> Response:
         """Show what the edited call would run with, and how it differs; approve it once the person has read that."""
@@ -169,24 +186,24 @@ class InboxPage:
         try:
             edited = completed_arguments(visit.gateway.catalog, consent, whole_arguments(text))
         except FormError as fault:
-            return self._edit_page(visit, consent, text, fault=str(fault))
+            return await self._edit_page(visit, consent, text, fault=str(fault))
         except CallError as error:
             if error.error.kind != "invalid_arguments":
                 raise
-            return self._edit_page(visit, consent, text, fault=error.error.message)
+            return await self._edit_page(visit, consent, text, fault=error.error.message)
         if form.get("read") != digest([consent.id, shown_digest(consent), digest(edited)]):
-            return self._edit_page(visit, consent, exact_json(edited), edited=edited)
+            return await self._edit_page(visit, consent, exact_json(edited), edited=edited)
         decided = await inbox.approve(
             consent.id, good_s=CONSENT_GOOD_S, edited=edited, read=shown_digest(consent)
         )  # fmt: skip
         return _back_to_inbox(visit, "approved" if decided.state == "agreed" else "one_of_two", decided)
 
-    def _edit_page(
+    async def _edit_page(
         self, visit: Visit, consent: Consent, text: str, *, edited: JSON | None = None, fault: str = ""
     ) -> Response:
         entry = visit.gateway.registry.snapshot().find(consent.tool)
         values = {
-            "one": _question(visit, consent), "json": text, "fault": fault, "edited": edited,
+            "one": await _with_lookup(visit, consent), "json": text, "fault": fault, "edited": edited,
             "changes": [] if edited is None else _changes(consent.arguments or {}, edited),
             "read": "" if edited is None else digest([consent.id, shown_digest(consent), digest(edited)]),
             "parameters": [] if entry is None else parameters(entry.spec.input_schema),
@@ -227,7 +244,7 @@ class InboxPage:
             *(name for name in (consent.parameters.names if consent.parameters else ()) if name not in asked),
         ]
         values = {
-            "one": _question(visit, consent), "form": {**_USUAL, **form}, "fault": fault,
+            "one": await _with_lookup(visit, consent), "form": {**_USUAL, **form}, "fault": fault,
             "scope": _shortened(scope, consent), "read": digest(scope),
             "names": [(name, name in asked, form.get(f"kind:{name}") or ("same" if name in asked else "out"),
                        form.get(f"value:{name}", "")) for name in names],
@@ -311,35 +328,32 @@ def _question(visit: Visit, consent: Consent) -> Question:
     is_changed = entry is None or entry.fingerprint != consent.definition_hash
     return Question(
         consent, ago(consent.asked_at, visit.now()), _who(consent), about, _why(consent), tuple(risks),
-        is_changed, arguments, shown, _headline(shown), (), None if consent.edited is None else consent.arguments,
+        is_changed, arguments, shown, _headline(shown), Lookup(()),
+        None if consent.edited is None else consent.arguments,
         shown_digest(consent), may_edit(consent), _has_approved(_inbox(visit), consent),
     )  # fmt: skip
 
 
-async def _readers(visit: Visit, tool: str) -> list[str]:
-    """Return tools of the same namespace that only read, and that this person may use, so that they can look first."""
-    view, found = visit.view(), list[str]()
-    entry = view.snapshot.find(tool)
-    if entry is None:
-        return found
-    near = [
-        one.wire_name for one in view.snapshot.entries
-        if one.spec.namespace == entry.spec.namespace and one.spec.annotations.read_only and one is not entry
-    ]  # fmt: skip
-    for name in near[:READERS_ASKED]:
-        if len(found) < READERS_SHOWN and await view.afind(name) is not None:
-            found.append(name)
-    return found
+def _sent_arguments(form: Mapping[str, str]) -> JSON:
+    try:
+        return whole_arguments(form.get("json", ""))
+    except FormError as fault:
+        raise PageError(422, "Not called", str(fault)) from None
 
 
-def _shown(arguments: Mapping[str, JSONValue], declared: Sequence[str]) -> list[Argument]:
+async def _with_lookup(visit: Visit, consent: Consent) -> Question:
+    """Return a question with the calls with which this person can look first."""
+    readers = await readers_of(visit, consent.tool)
+    return _question(visit, consent)._replace(lookup=lookup_of(visit, consent, readers))
+
+
+def _shown(arguments: Mapping[str, JSONValue], declared: Sequence[str]) -> list[ShownValue]:
     """Return the arguments in the order of their declaration; undeclared ones last."""
     names = [*(name for name in declared if name in arguments), *(name for name in arguments if name not in declared)]
-    values = ((name, pretty(arguments[name])) for name in names)
-    return [Argument(name, value, "\n" in value or len(value) > ARGUMENT_LINE_CHARS) for name, value in values]
+    return [shown_value(name, arguments[name]) for name in names]
 
 
-def _headline(shown: Sequence[Argument]) -> str:
+def _headline(shown: Sequence[ShownValue]) -> str:
     """Return the first argument, such as `order "A-3"`; empty if it is too long for a title."""
     first = f"{shown[0].name} {shown[0].value}" if shown else ""
     return first if len(first) <= HEADLINE_CHARS and "\n" not in first else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from starlette.responses import Response
 
@@ -25,8 +25,10 @@ from pegboard.server.console.audit_page import audit_of
 from pegboard.server.console.board import asks_first
 from pegboard.server.console.decision_words import explanation_of, meaning_of
 from pegboard.server.console.frame import frame
+from pegboard.server.console.look_first import fitting
 from pegboard.server.console.page_error import PageError
 from pegboard.server.console.pages import Pages
+from pegboard.server.console.pending_config import PendingConfig
 from pegboard.server.console.schema_form import FormError, arguments_of, fields_of, has_files, whole_arguments
 from pegboard.server.console.shown_json import exact_json
 from pegboard.server.console.trial import Outcome, tried
@@ -39,7 +41,6 @@ _FACTS = (
     "source", "origin", "consent", "rate_limit", "timeout_s", "max_concurrency", "max_result_bytes", "task",
     "deprecated", "replaced_by",
 )  # fmt: skip
-_TYPE_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _GOES_WITHOUT_SAYING = (None, "", "never", "forbidden")
 
 
@@ -64,10 +65,10 @@ class Parameter(NamedTuple):
 
 
 class ToolPage:
-    """`/console/tools/{name}`."""
+    """`/console/tools/{name}`; `pending` are the files of the config, `None` if the host made the catalog."""
 
-    def __init__(self, pages: Pages) -> None:
-        self._pages = pages
+    def __init__(self, pages: Pages, pending: PendingConfig | None = None) -> None:
+        self._pages, self._pending = pages, pending
 
     async def show(self, visit: Visit) -> Response:
         """Show the tool with an empty form, or with the example of its declaration."""
@@ -101,7 +102,7 @@ class ToolPage:
             "tool": facts, "decision": decision,
             "explained": explanation_of(decision, asks=asks_first(entry)), "hints": hints(entry),
             "meaning": meaning_of(decision.code, asks=asks_first(entry)),
-            "declared": _declared(visit, decision), "reach": reach,
+            "declared": _declared(visit, decision), "reach": reach, "effect": _effect(self._pending),
             "affected": sorted({one.who for one in reach if one.profile == visit.looks_as.profile}),
             "facts": [_fact(key, facts[key]) for key in _FACTS if facts[key] not in _GOES_WITHOUT_SAYING],
             "parameters": parameters(schema), "tokens": tokens_of(entry),
@@ -125,12 +126,7 @@ async def _of_waiting_call(visit: Visit, entry: ToolEntry) -> JSON:
         consent = await ConsentInbox(visit.gateway.catalog, visit.person).record(consent_id)
     except CallError:  # decided meanwhile, or of others: the form is empty
         return {}
-    properties: Any = entry.spec.input_schema.get("properties", {})
-    types = {name: form.get("type") for name, form in properties.items() if is_object(form)}
-    return {
-        name: value for name, value in (shown_arguments_of(consent) or {}).items()
-        if isinstance(value, str | int | float) and types.get(name) == _TYPE_NAMES.get(type(value))
-    }  # fmt: skip
+    return fitting(entry.spec.input_schema, shown_arguments_of(consent) or {})
 
 
 async def tool_of(visit: Visit, view: View, name: str) -> tuple[ToolEntry, Decision]:
@@ -151,6 +147,13 @@ def _declared(visit: Visit, decision: Decision) -> str:
     """Return the file and line of the profile that a fix changes; empty if a fix changes something else."""
     profile = visit.gateway.registry.profiles.get(visit.looks_as.profile or "")
     return "" if profile is None or decision.code not in ("group", "policy") else profile.origin
+
+
+def _effect(pending: PendingConfig | None) -> Literal["host", "itself", "sources", "signal"]:
+    """Return what makes this server use a changed file of the config."""
+    if pending is None:
+        return "host"
+    return "itself" if pending.is_watched else "sources" if pending.may_take else "signal"
 
 
 def _fact(key: str, value: JSONValue) -> tuple[str, str]:

@@ -86,6 +86,8 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
     """The profiles that this person may choose, in the order of the config."""
     base: str
     """The path of the console, without a slash at the end."""
+    here: str
+    """The path of the page in the console."""
     path: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[bytes, bytes]
@@ -135,6 +137,12 @@ class Visit(CarriesCredentials, frozen=True, kw_only=True):
     def own_url(self, path: str, **query: str) -> str:
         """Return the address of a page as `url`, but seen by the person themself, who alone can call tools."""
         return self.address(path, query) if self.lens.is_of_another else self.url(path, **query)
+
+    @property
+    def own_address(self) -> str:
+        """The address of this page as the person sees it who is logged in."""
+        lens = Lens.__struct_fields__
+        return self.address(self.here, {name: value for name, value in self.query.items() if name not in lens})
 
     def address(self, path: str, query: Mapping[str, str]) -> str:
         """Return the address of a page of the console with exactly this query."""
