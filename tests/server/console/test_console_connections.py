@@ -16,7 +16,10 @@ from pegboard import Catalog
 from pegboard.auth.rules import IdentityRules
 from pegboard.connections.connection_records import Person
 from pegboard.connections.connections import Connections
+from pegboard.connections.upstream_credentials import PersonalCredentials
 from pegboard.model.record import replace
+from pegboard.sources.mcp.personal_source import PersonalMcpSource
+from pegboard.sources.mcp.server_settings import ServerSettings
 from tests.auth.parts import bearer, rule
 from tests.connections.agreeing import connect, connections_in, settings_of
 from tests.connections.toy_issuer import ToyIssuer
@@ -64,6 +67,28 @@ async def test_a_person_begins_to_connect_and_disconnects_on_one_page(tmp_path: 
         assert "mail not connected" in text_of((await browser.get("/connections?done=revoked&of=mail")).text)
         assert (await browser.post(f"/connections/{made.id}/disconnect")).status_code == 404
         assert (await browser.post("/connections/connect", source="none")).status_code == 404
+
+
+async def test_the_page_after_connecting_has_the_tools_of_the_account_and_the_board_agrees_with_it(
+    tmp_path: Path,
+) -> None:
+    async with ToyIssuer(path="/tenant").running() as issuer, McpUpstream(issuer).running() as upstream:
+        office, connections = Office(tmp_path), connections_in(tmp_path / "connections.db", public_url=ADDRESS)
+        settings = ServerSettings(name="mail", transport="http", url=upstream.resource)
+        credentials = PersonalCredentials(connections, settings_of(issuer, upstream))
+        office.catalog.add_source(PersonalMcpSource(settings, credentials=credentials, lock=None))
+        office.catalog.connections = connections
+        async with console(office.catalog) as browser:
+            await log_in(browser, office, "olga")
+            assert "mail__connect" in text_of((await browser.get()).text)
+            await connect(connections, issuer, Person(user_id="olga"))
+            page = text_of((await browser.get("/connections")).text)
+            assert "the service does not say whose it is; a call of one of its tools shows it" in page
+            tools = "mail__only_for_olga , mail__read_mail , mail__wait , mail__whoami , mail__write"
+            assert f"tools {tools} logged in at" in page
+            board = (await browser.get()).text
+            assert ("mail__connect" in board, "mail__whoami" in board) == (True, True)
+            assert 'class="peg v" href="/console/tools/mail__connect' not in board
 
 
 async def test_the_account_at_the_service_is_shown_as_its_issuer_names_it(tmp_path: Path) -> None:

@@ -107,6 +107,28 @@ async def audited(tmp_path: Path) -> AsyncGenerator[Browser]:
         yield browser
 
 
+@pytest.mark.parametrize(("kept", "shows"), [("redacted", True), ("redacted", False), ("none", True)])
+async def test_operators_who_may_see_bodies_read_the_arguments_that_the_audit_keeps(
+    tmp_path: Path, kept: str, shows: bool
+) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "pegboard.yaml").write_text(
+        f'audit: {{store: "sqlite:./audit.db", bodies: {kept}}}\n'
+        "tools: [{name: echo, type: internal, handler: 'python:tests.cli.workshop:echo', description: Say it again.}]\n"
+    )
+    catalog, config = load_catalog(tmp_path / "pegboard.yaml")
+    async with console(catalog, config=config, rules=ConsoleRules(shows_bodies=shows)) as browser:
+        await browser.client.post("/v1/tools/echo/call", json={"text": "<i>blue"})
+        await browser.log_in()
+        page = await rows_of(browser, "/audit", 1)
+        [call] = re.findall(r'href="/console(/audit/[^"]+)"', page)
+        one = (await browser.get(call)).text
+        is_shown = shows and kept == "redacted"
+        assert ('{"text": "<i>blue"}' in text_of(page), "blue" in page) == (is_shown, is_shown)
+        assert ('Arguments { "text": "<i>blue" }' in text_of(one), "blue" in one) == (is_shown, is_shown)
+        assert "<i>" not in page + one
+
+
 async def rows_of(browser: Browser, path: str, count: int) -> str:
     """Return the page of the audit when it has so many rows: they are written by a thread."""
     async with asyncio.timeout(PATIENCE_S):

@@ -17,13 +17,14 @@ from pegboard.server.console.frame import frame
 from pegboard.server.console.outcome_words import outcome_in_words, outcome_meant
 from pegboard.server.console.page_error import PageError, only_operators
 from pegboard.server.console.pages import Pages
-from pegboard.server.console.shown_json import pretty
+from pegboard.server.console.shown_json import one_line, pretty
 from pegboard.server.console.shown_time import stages_of, took
 from pegboard.server.console.table_file import Cell, iso_time, links_of, table_file
 from pegboard.server.console.visit import Visit
 from pegboard.storage.store_error import StoreError
 
 AUDIT_ROWS_SHOWN = 200  # rows on one page
+ARGUMENTS_SHOWN_CHARS = 160  # of a call in the list
 _DECISIONS = ("consent_decided", "grant_given", "consent_forgotten")
 _ACCOUNTS = ("account_connected", "account_disconnected")
 _ANSWERS = {"approved": "yes", "denied": "no", "granted": "allowed", "forgotten": "revoked"}
@@ -32,7 +33,11 @@ _FILTERS = ("tool", "user", "space", "kind")
 
 
 class AuditLine(NamedTuple):
-    """A row with its times in words, the name of its caller, and the tool and answer of a person's decision."""
+    """A row with its times in words, the name of its caller, and the tool and answer of a person's decision.
+
+    `arguments` are those of the call in one line, for people who may see them; the audit has them with
+    `bodies: redacted`.
+    """
 
     row: AuditRow
     at: str
@@ -40,6 +45,7 @@ class AuditLine(NamedTuple):
     who: str
     about: str
     answer: str
+    arguments: str = ""
 
 
 class Facet(NamedTuple):
@@ -62,7 +68,7 @@ class AuditPage:
         # `a_user` and not `user`: that is the caller whose eyes an operator looks through.
         chosen = {name: visit.query.get(f"a_{name}", "").strip()[:200] for name in _FILTERS}
         rows = [] if audit is None else await _rows(audit, _filter(chosen))
-        lines = [audit_line(row) for row in rows]
+        lines = [audit_line(row)._replace(arguments=_arguments(visit, row)) for row in rows]
         file = table_file(visit, "audit", _COLUMNS, lambda: [_cells(line) for line in lines])
         if file is not None:
             return file
@@ -83,10 +89,15 @@ class AuditPage:
         row = rows[0]
         values = {
             "one": audit_line(row),
+            "arguments": pretty(row.arguments) if visit.sees_bodies and row.arguments is not None else "",
             "stages": stages_of(row.stage_s),
             "detail": pretty(dict(row.detail)) if row.detail else "",
         }
         return self._pages.page("audit_row.html", {**frame(visit, "audit"), **values})
+
+
+def _arguments(visit: Visit, row: AuditRow) -> str:
+    return one_line(row.arguments, ARGUMENTS_SHOWN_CHARS) if visit.sees_bodies and row.arguments is not None else ""
 
 
 def _cells(line: AuditLine) -> Sequence[Cell]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,14 +19,18 @@ from pegboard.server.console.shown_time import ago, until
 from pegboard.server.console.table_file import Cell, iso_time, links_of, table_file
 from pegboard.server.console.visit import Visit
 
+TOOLS_SHOWN = 12  # names of tools of one service
+NO_TOOLS: Mapping[str, Sequence[str]] = {}
+
 _COLUMNS = ("id", "person", "space", "service", "account", "issuer", "rights", "state", "since", "token_expires")
 
 
 class Service(NamedTuple):
-    """A service that people connect to, and the live connection of this person, if there is one."""
+    """A service that people connect to, this person's connection, if there is one, and the tools that it gives."""
 
     source: str
     connection: ConnectionRow | None
+    tools: Sequence[str]
 
 
 class ConnectionRow(NamedTuple):
@@ -92,17 +96,31 @@ class ConnectionsPage:
             own = {row.connection.source: row for row in reversed(rows) if row.connection.person == access.person}
             others = [row for row in rows if row.connection.person != access.person]
             if access.person is not None:
+                tools = await _tools(visit) if any(row.connection.is_live for row in own.values()) else NO_TOOLS
                 services = [
-                    Service(name, own.get(name))
+                    Service(name, own.get(name), tools.get(name, ()))
                     for name in sorted({*access.connections.sources, *own}, key=natural_key)
                 ]
         values = {
             "has_store": connections is not None and bool(connections.sources), "services": services,
             "others": others, "has_user": access is not None and access.person is not None, "link": link,
-            "files": links_of(visit, "/connections"),
+            "files": links_of(visit, "/connections"), "tools_shown": TOOLS_SHOWN,
             "done": visit.query.get("done", ""), "of": visit.query.get("of", ""),
         }  # fmt: skip
         return self._pages.page("connections.html", {**frame(visit, "connections"), **values})
+
+
+async def _tools(visit: Visit) -> Mapping[str, Sequence[str]]:
+    """Return the names of the tools that the person may call, by source, in natural order.
+
+    The first list after connecting still has the tool that connects; the second one, as all later ones, does not.
+    """
+    found = dict[str, list[str]]()
+    if visit.acts_as is not None:
+        await visit.view(visit.acts_as).atools()
+        for entry in await visit.view(visit.acts_as).atools():
+            found.setdefault(entry.source or "", []).append(entry.wire_name)
+    return {source: sorted(names, key=natural_key) for source, names in found.items()}
 
 
 def _access(visit: Visit) -> ConnectionAccess | None:
