@@ -69,6 +69,12 @@ def test_a_misused_openai_definition_is_refused_with_what_to_write_instead() -> 
         Catalog().register(definition, echo)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("key", ["input_schema", "inputSchema"])
+def test_a_definition_in_the_form_of_anthropic_or_mcp_keeps_its_arguments(key: str) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    assert ToolSpec.from_openai({"name": "weather", key: schema}).input_schema == schema
+
+
 def test_a_second_tool_of_one_name_is_refused_and_both_origins_are_named() -> None:
     catalog = Catalog()
     catalog.register(ToolSpec(name="read", origin="a.py:3"), echo)

@@ -112,6 +112,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     def from_openai(cls, definition: JSON, **options: Any) -> ToolSpec:
         """Read an OpenAI function definition, with or without its `{"type": "function"}` wrapper.
 
+        Definitions in the form of Anthropic or MCP (`input_schema`, `inputSchema`) are read as well.
+
         `options` are other fields of this class, e.g. `groups`. The handler is passed separately.
 
         Raises:
@@ -128,7 +130,9 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
         function: JSON = definition.get("function", definition)
         if not isinstance(function.get("name"), str):
             raise DefinitionError('An OpenAI definition needs "function": {"name": …}; this one has no name.')
-        schema: JSON = function.get("parameters") or {"type": "object", "properties": {}}
+        # Anthropic and MCP name it otherwise.
+        schema: JSON = function.get("parameters") or function.get("input_schema") or function.get("inputSchema") or {}
+        schema = schema or {"type": "object", "properties": {}}
         described: JSON = {"description": function.get("description", ""), "input_schema": schema}
         return cls(name=function["name"], **(described | options))
 

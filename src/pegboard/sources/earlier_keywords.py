@@ -1,4 +1,4 @@
-"""Earlier keywords: converts keywords of JSON Schema draft 4 and OpenAPI 3.0, which many servers still use."""
+"""Earlier keywords: converts keywords of JSON Schema drafts 3 to 7 and OpenAPI 3.0, which many servers still use."""
 
 from __future__ import annotations
 
@@ -7,14 +7,28 @@ from typing import Final
 from pegboard.model.json_types import JSON, is_list
 
 _NULL: Final[JSON] = {"type": "null"}
+# Only here does null say something.
+_VALUES: Final = frozenset({"default", "const"})
 
 
 def with_todays_keywords(schema: JSON) -> JSON:
-    """Return a schema without boolean exclusive bounds and `nullable`; its subschemas are unchanged.
+    """Return a schema without boolean exclusive bounds, tuples and `nullable`; its subschemas are unchanged.
 
-    `{"minimum": 0, "exclusiveMinimum": true}` becomes `{"exclusiveMinimum": 0}`, and `{"type": "string", "nullable":
-    true}` becomes `{"type": ["string", "null"]}`.
+    `{"minimum": 0, "exclusiveMinimum": true}` becomes `{"exclusiveMinimum": 0}`, `{"items": [{}]}` becomes
+    `{"prefixItems": [{}]}`, and `{"type": "string", "nullable": true}` becomes `{"type": ["string", "null"]}`.
+    Keywords that are null are left out, as Go writes empty ones, and `required: true` of a property.
     """
+    if None in schema.values() or isinstance(schema.get("required"), bool):
+        schema = {
+            key: value
+            for key, value in schema.items()
+            if (value is not None or key in _VALUES) and not (key == "required" and isinstance(value, bool))
+        }
+    if is_list(schema.get("items")):
+        rest = {"items": schema["additionalItems"]} if "additionalItems" in schema else {}
+        left_out = {"items", "additionalItems"}
+        first = {"prefixItems": schema["items"]} if schema["items"] else {}
+        schema = {key: value for key, value in schema.items() if key not in left_out} | first | rest
     for bound in ("Minimum", "Maximum"):
         flag, limit = schema.get(f"exclusive{bound}"), bound.lower()
         if isinstance(flag, bool):
