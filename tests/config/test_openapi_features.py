@@ -6,7 +6,7 @@ import pytest
 
 from pegboard.sources.openapi.openapi_source import OpenApiSource
 from tests.builtin.web import Asked, Site, as_json
-from tests.config.api import at, declared, get, post, project_of, spec
+from tests.config.api import asked, at, declared, get, post, project_of, spec
 from tests.config.project import Project
 
 STRING: dict[str, Any] = {"type": "string"}
@@ -163,3 +163,9 @@ def test_methods_that_are_not_sent_are_told(project: Project) -> None:
 
 def test_a_query_only_reads(project: Project) -> None:
     assert declared(project, described({"/": {"query": {"operationId": "ask"}}})).annotations.read_only is True
+
+
+async def test_a_list_in_an_exploded_object_repeats_its_name(project: Project) -> None:
+    page = {"type": "object", "properties": {"size": {"type": "integer"}, "sort": {"type": "array", "items": {}}}}
+    request = await asked(project, spec({"/": get(at("query", page))}), {"p": {"size": 2, "sort": ["a", "b"]}})
+    assert request.target == "/?size=2&sort=a&sort=b"

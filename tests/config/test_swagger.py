@@ -117,6 +117,21 @@ async def test_a_query_that_a_path_has_is_sent_once(project: Project) -> None:
     assert (await asked(project, description, {})).target == "/x?comp=list"
 
 
+async def test_a_template_in_a_path_is_an_argument_that_may_have_slashes(project: Project) -> None:
+    parameter = param("path", name="name", required=True, pattern="projects/[^/]+")
+    description = swagger(parameter, method="get", path="/v1/{name=projects/*}:run")
+    assert (await asked(project, description, {"name": "projects/a b"})).target == "/v1/projects/a%20b:run"
+
+
+async def test_plain_json_is_preferred_to_json_patch(project: Project) -> None:
+    body = {"name": "b", "in": "body", "schema": {"type": "object"}}
+    consumes = ["application/json-patch+json", "application/merge-patch+json"]
+    request = await asked(project, swagger(body, consumes=consumes), {"body": {}})
+    assert request.headers["content-type"] == "application/merge-patch+json"
+    request = await asked(project, swagger(body, consumes=[*consumes, "application/json"]), {"body": {}})
+    assert request.headers["content-type"] == "application/json"
+
+
 def test_a_version_that_yaml_reads_as_a_number_is_taken() -> None:
     for version in ("swagger: 2.0", "openapi: 3.1"):
         read = description_value(f"{version}\npaths: {{}}\n", bounds=DEFAULT_BOUNDS)

@@ -47,6 +47,8 @@ _WORDED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PLACE = re.compile(r"\{([^{}/]+)\}")
 # Not OpenAPI, but used by gateways: a placeholder for the rest of a path, with slashes.
 _REST = re.compile(r"\{(?:\+([^{}/+*]+)|([^{}/+*]+)[+*])\}")
+# Google's templates: `{name=projects/*}` is the rest of a path as well.
+_TEMPLATE = re.compile(r"\{([^{}/=]+)=[^{}]*\}")
 _QUERY = re.compile(r"[A-Za-z0-9_.~%=&+-]*")
 _UNFIT_IN_PATH = re.compile(r"[#\\]|[^!-~]")
 # With one of these keywords an object's `properties` are not its complete schema.
@@ -134,6 +136,7 @@ class OperationReader:
         """
         if method not in METHODS:
             raise UnfitError(f"it is called with {cleaned(method.upper())[:20]!r}, which is not sent")
+        path = _TEMPLATE.sub(lambda match: f"{{{match[1]}+}}", path)
         _check_path(path)
         rests = {first or second for first, second in _REST.findall(path)}
         path = _REST.sub(lambda match: f"{{{match[1] or match[2]}}}", path)

@@ -66,9 +66,11 @@ def in_query(name: str, value: JSONValue, *, style: str, explode: bool, allow_re
             else [f"{encoded_name}={_DELIMITERS.get(style, ',').join(items)}"]
         )
     if is_object(value):
-        pairs = [(_encoded(key), _encoded(item, safe=safe)) for key, item in value.items() if item is not None]
         if explode:
-            return [f"{key}={item}" for key, item in pairs]
+            # A list in an object is not defined; frameworks read the repeated name, such as Spring's `sort`.
+            members = [(key, each) for key, item in value.items() for each in (item if is_list(item) else [item])]
+            return [f"{_encoded(key)}={_encoded(each, safe=safe)}" for key, each in members if each is not None]
+        pairs = [(_encoded(key), _encoded(item, safe=safe)) for key, item in value.items() if item is not None]
         return [f"{encoded_name}={_DELIMITERS.get(style, ',').join(part for pair in pairs for part in pair)}"]
     return [] if value is None else [f"{encoded_name}={_encoded(value, safe=safe)}"]
 

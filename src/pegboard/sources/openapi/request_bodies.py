@@ -96,8 +96,12 @@ def _ranked(declared: str, content: JSON) -> tuple[int, str]:
         return _NO_RANK, media
     if media in ("text/json", "application/x-json"):
         media = JSON_MEDIA
+    # ASP.NET and Kubernetes name JSON Patch first, which is a list of operations.
+    is_own_json = is_json(media) and declared not in _RANGES
     order = (
-        is_json(media) and declared not in _RANGES,
+        is_own_json and media == JSON_MEDIA,
+        is_own_json and media != "application/json-patch+json",
+        is_own_json,
         is_json(media),
         media == FORM,
         media == MULTIPART,
