@@ -1,4 +1,4 @@
-"""Schemas with keywords of earlier drafts."""
+"""Schemas with keywords of earlier drafts, or without a type."""
 
 from typing import Any
 
@@ -27,3 +27,17 @@ def test_a_tool_of_an_mcp_server_with_an_earlier_schema_is_taken(schema: Any, ex
     assert definition["inputSchema"] == tool["inputSchema"]
     spec = declared_spec(definition, "move", ServerSettings(name="robot", transport="stdio", command="x"))
     assert spec.input_schema == {"type": "object", "properties": {"to": expected}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({}, {"type": "object"}),
+        ({"anyOf": [{"required": ["to"]}]}, {"anyOf": [{"required": ["to"]}], "type": "object"}),
+    ],
+)
+def test_a_schema_of_arguments_without_a_type_is_of_an_object(schema: Any, expected: Any) -> None:
+    definition = checked_definition({"name": "move", "inputSchema": schema}, bounds=DEFAULT_BOUNDS)
+    assert definition["inputSchema"] == schema
+    spec = declared_spec(definition, "move", ServerSettings(name="robot", transport="stdio", command="x"))
+    assert spec.input_schema == expected

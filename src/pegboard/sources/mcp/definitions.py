@@ -92,8 +92,8 @@ def checked_form(schema: JSONValue, *, bounds: Bounds) -> JSON:
 def _check_schema(schema: JSONValue, key: str, bounds: Bounds) -> None:
     if not is_object(schema):
         raise UnfitError(f"its {key} is not an object")
-    if key == "inputSchema" and schema.get("type") != "object":
-        raise UnfitError(f'its {key} does not say "type": "object"')
+    if key == "inputSchema" and schema.get("type") not in (None, "object"):
+        raise UnfitError(f'its {key} says "type": {str(schema["type"])[:40]!r} instead of "object"')
     try:
         check_schema_size(schema, bounds=bounds)
         check_bounds(schema)
@@ -200,7 +200,8 @@ def declared_spec(definition: JSON, name: str, settings: ServerSettings) -> Tool
     bounds = settings.bounds
     titles = offered_titles(definition)
     output = definition.get("outputSchema")
-    input_schema = _clean_schema(definition["inputSchema"], bounds)
+    # Arguments are an object, also of the servers that do not say so.
+    input_schema = _clean_schema({**definition["inputSchema"], "type": "object"}, bounds)
     fields: dict[str, Any] = {
         "description": cleaned(definition.get("description", ""), max_bytes=bounds.description_bytes),
         "title": titles.title or titles.of_annotations,
