@@ -438,7 +438,7 @@ def test_encodings_that_are_none_are_refused(folder: Path, encoding: str) -> Non
         lambda: read_text(Root(path=folder), "a.txt", encoding=encoding),
         lambda: encode_text("a", encoding),
     ):
-        with pytest.raises(CallError, match="is not known"):
+        with pytest.raises(CallError, match="is unknown"):
             attempt()
 
 

@@ -349,14 +349,14 @@ async def test_a_provider_error_keeps_its_kind_and_none_of_its_words(
         401: "upstream_auth", 403: "upstream_auth", 404: "upstream_error", 429: "rate_limited",
         500: "upstream_unavailable", 503: "upstream_unavailable",
     }  # fmt: skip
-    script = [ModelFailure(status, "the key-of-the-test was wrong", retry_after_s=7) for status in failures]
+    script = [ModelFailure(status, "the key-of-the-test was wrong", retry_after_s=90) for status in failures]
     async with ModelServer(script) as server:
         for kind in failures.values():
             with pytest.raises(CallError) as caught:
                 await models.complete(spec_of(provider, server.url), "Hello")
             assert caught.value.error.kind == kind
             assert "key-of-the-test" not in str(caught.value)
-            assert caught.value.error.retry_after_s == (7 if kind == "rate_limited" else None)
+            assert caught.value.error.retry_after_s == (90 if kind == "rate_limited" else None)
     assert len(server.requests) == len(failures)
 
 

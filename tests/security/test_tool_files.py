@@ -254,7 +254,7 @@ async def test_an_encoding_in_which_plain_letters_mean_others_is_refused(
     before = fingerprint(tmp_path)
     for name, args in (("read_file", {}), ("write_file", {"content": "<script>"})):
         error = await tools.error(name, {"path": "inside.txt", "encoding": encoding, **args})
-        assert (error.kind, "is not known" in error.message) == ("invalid_arguments", True)
+        assert (error.kind, "is unknown" in error.message) == ("invalid_arguments", True)
     assert fingerprint(tmp_path) == before
     for fine in ("utf-8", "utf-8-sig", "latin-1", "cp1252", "shift_jis", "gb18030", "big5", "koi8-r"):
         assert "content" in await tools.value("read_file", {"path": "inside.txt", "encoding": fine})
