@@ -8,7 +8,9 @@ from pegboard.config.kinds.openapi import description_value
 from pegboard.model.bounds import DEFAULT_BOUNDS
 from pegboard.sources.openapi.api_description import Document
 from pegboard.sources.openapi.security_schemes import OAuthFlow, security_of
-from tests.config.api import asked, declared
+from pegboard.sources.openapi.swagger import as_openapi
+from tests.builtin.web import Site, as_json
+from tests.config.api import asked, declared, project_of
 from tests.config.project import Project
 from tests.config.test_openapi_shapes import taken
 
@@ -123,6 +125,19 @@ async def test_a_template_in_a_path_is_an_argument_that_may_have_slashes(project
     assert (await asked(project, description, {"name": "projects/a b"})).target == "/v1/projects/a%20b:run"
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["projects/p/secrets/s/versions/v:access", "projects/p/secrets", "projects/..", "x/p", "projects/p:undelete"],
+)
+async def test_a_value_of_a_template_leads_to_no_other_operation(project: Project, name: str) -> None:
+    site = Site(lambda _: as_json({}))
+    async with site.server() as server:
+        description = swagger(method="get", path="/v1/{name=projects/*}")
+        view = project_of(project, description, server.url).view(user="ann")
+        result = await view.call(view.names()[0], {"name": name})
+    assert (result.error and result.error.kind, site.asked) == ("invalid_arguments", [])
+
+
 async def test_plain_json_is_preferred_to_json_patch(project: Project) -> None:
     body = {"name": "b", "in": "body", "schema": {"type": "object"}}
     consumes = ["application/json-patch+json", "application/merge-patch+json"]
@@ -150,3 +165,22 @@ def test_a_version_that_yaml_reads_as_a_number_is_taken() -> None:
 def test_a_malformed_part_of_swagger_costs_at_most_its_operation(parts: dict[str, Any]) -> None:
     source = taken(swagger() | parts)
     assert len(source.entries()) + len(source.rejected) >= 1
+
+
+def test_a_part_to_which_many_lead_is_converted_once() -> None:
+    operation = {"parameters": [{"$ref": "#/parameters/p"}], "responses": {"200": {"$ref": "#/responses/r"}}}
+    root = {
+        "swagger": "2.0",
+        "paths": {f"/{number}": {"get": operation} for number in range(3)},
+        "parameters": {"p": param("query")},
+        "responses": {"r": {"description": "", "schema": {}}},
+    }
+    first, second, third = (item["get"] for item in as_openapi(root)["paths"].values())
+    for each in (second, third):
+        assert each["parameters"][0] is first["parameters"][0]
+        assert each["responses"]["200"] is first["responses"]["200"]
+
+
+def test_paths_in_another_part_of_the_document_are_read() -> None:
+    root = swagger(param("query"), **{"x-paths": swagger(param("query"))["paths"]}) | {"paths": {"$ref": "#/x-paths"}}
+    assert as_openapi(root)["paths"]["/pets"]["post"]["parameters"][0]["schema"] == {"type": "string"}

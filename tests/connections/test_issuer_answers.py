@@ -17,10 +17,13 @@ from starlette.responses import JSONResponse, Response
 from pegboard.connections.auth_settings import AuthSettings
 from pegboard.connections.connection_records import Challenge, ConnectFailedError
 from pegboard.connections.connection_required import ConnectionRequiredError
+from pegboard.connections.issuer_discovery import check_login_page
+from pegboard.connections.issuers import Issuer
 from pegboard.connections.limits import FRESH_TOKEN_S, REFRESH_LEASE_S
 from pegboard.connections.upstream_credentials import ServiceCredentials
 from pegboard.model.caller import NOBODY
 from pegboard.model.error import CallError
+from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.storage.store_error import StoreError
 from tests.connections.agreeing import ANN, connect, settings_of
@@ -186,6 +189,17 @@ async def test_a_login_page_with_a_query_keeps_it_and_gets_no_parameter_twice(tm
             here.upstream.resource,
             False,
         )
+
+
+def test_an_issuer_may_move_its_own_token_endpoint_but_use_no_other_ones_login_page() -> None:
+    settings = AuthSettings(source="mail", mode="user", server_url="https://mail.example/mcp")
+    stored = Issuer(
+        issuer="https://a.example", authorization_url="https://a.example/login", token_url="https://a.example/token"
+    )
+    check_login_page(settings, replace(stored, token_url="https://api.a.example/token"), [stored])
+    evil = replace(stored, issuer="https://evil.example", token_url="https://evil.example/token")
+    with pytest.raises(ConnectFailedError, match=r"the login page of 'https://a.example'"):
+        check_login_page(settings, evil, [stored])
 
 
 async def test_an_answer_that_is_encoded_as_a_form_connects_and_refreshes(tmp_path: Path) -> None:

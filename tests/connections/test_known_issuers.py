@@ -108,7 +108,7 @@ async def test_pkce_is_not_left_to_trust_without_a_secret_or_against_the_metadat
             "auth": {"mode": "user", "issuer": issuer.url, "client_id": "app", **secret},
         }  # fmt: skip
         async with loaded(tmp_path, tool) as catalog:
-            with pytest.raises(ConnectFailedError, match="do not list PKCE with S256"):
+            with pytest.raises(ConnectFailedError, match="PKCE with S256, and without it"):
                 await connect(catalog.connections, issuer, ANN, source="me")
 
 

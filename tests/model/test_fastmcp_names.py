@@ -20,3 +20,13 @@ async def test_methods_of_fastmcps_context_and_server_are_named_in_the_error(cap
         catalog.run()  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
         catalog.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_property_that_fails_says_why_itself() -> None:
+    class Shop(Catalog):
+        @property
+        def stock(self) -> str:
+            raise AttributeError("the shelf has no 'apples'")
+
+    with pytest.raises(AttributeError, match=r"^the shelf has no 'apples'$"):
+        Shop("shop").stock  # noqa: B018

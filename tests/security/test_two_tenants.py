@@ -397,7 +397,8 @@ KEPT: dict[str, str] = {
     "the key is the set of secrets in use, and the value finds those": "core/call/record.py:_redactors",
     "the value is a function of its key alone, with nothing of the caller": """
         auth/tokens.py:_public_keys core/inventory.py:by_group core/names.py:_glob core/schema.py:_compiled
-        core/schema_references.py:_plain discovery/example_requests.py:_bullet discovery/meaning.py:_requests
+        core/schema_references.py:_plain core/sdk_blocks.py:_names_of_class
+        discovery/example_requests.py:_bullet discovery/meaning.py:_requests
         discovery/search/binary_codes.py:_signs discovery/search/terms.py:_stem discovery/search/terms.py:_stop_words
         discovery/search/terms.py:_word_terms egress/process.py:_setpriv egress/transport.py:shared_ssl_context
         models/embedding/static_embedder.py:_words

@@ -258,8 +258,16 @@ async def test_an_http_server_that_was_never_there_is_connected_to_once_it_is(mo
     monkeypatch.setattr(backoff, "MCP_FIRST_RETRY_S", 0.001)
     monkeypatch.setattr(backoff, "MCP_LONGEST_RETRY_S", 3_600.0)
     monkeypatch.setattr(supervised_source, "MCP_HTTP_PING_S", 0.02)
+    accepts_connections, knocks = supervised_source.mcp_connection.accepts_connections, []
+
+    async def counted(settings: ServerSettings) -> bool:
+        knocks.append(await accepts_connections(settings))
+        return knocks[-1]
+
+    monkeypatch.setattr(supervised_source.mcp_connection, "accepts_connections", counted)
     port = free_port()
     async with running(ServerSettings(name="up", transport="http", url=f"http://127.0.0.1:{port}/mcp")) as (_, source):
         await until(lambda: source.state().fault is not None and source.state().fault.retry_after_s > 60)
+        await until(lambda: False in knocks)
         async with http_server("http", port):
             await until(source.entries)

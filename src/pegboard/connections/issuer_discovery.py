@@ -260,13 +260,15 @@ def check_login_page(settings: AuthSettings, found: Issuer, known: Iterable[Issu
         return
     page, tokens = place_of(found.authorization_url), place_of(found.token_url)
     for other in known:
-        if not other.authorization_url or place_of(other.authorization_url) != page:
+        # The metadata of an issuer come from its own address, so it may move its endpoints.
+        if other.issuer == found.issuer or not other.authorization_url or place_of(other.authorization_url) != page:
             continue
         if place_of(other.token_url) != tokens:
             text = (
                 f"The issuer {found.issuer[:200]!r} sends people to the login page of {other.issuer[:200]!r}, and "
-                f"would receive the answers at {tokens[:200]!r}. Your account there could be used by others, so "
-                f"nothing was connected. If this is right, the operator must set `issuer` for {settings.source!r}."
+                f"would receive the answers at {tokens[:200]!r}. It could then use your account at {page[:200]!r}, so "
+                f"nothing was connected. If the two belong together, the operator must set `issuer` for "
+                f"{settings.source!r}."
             )
             raise ConnectFailedError("issuer_changed", text)
 
@@ -281,11 +283,13 @@ def _check_pkce(settings: AuthSettings, issuer: str, methods: Sequence[str] | No
         return
     if methods is None and settings.issuer and settings.has_secret and not settings.is_from_document:
         return
-    text = (
-        f"The metadata of the issuer {issuer[:200]!r} do not list PKCE with S256, without which a code could be "
-        "stolen. If the issuer supports it all the same, set `issuer`, `client_id` and `client_secret` for "
-        f"{settings.source!r}."
-    )
+    text = f"The issuer {issuer[:200]!r} does not offer PKCE with S256, and without it a login code could be stolen."
+    if methods is None:
+        text = (
+            f"The metadata of the issuer {issuer[:200]!r} does not list PKCE with S256, and without it a login code "
+            "could be stolen. If the issuer supports PKCE, the operator must set `issuer`, `client_id`, and "
+            f"`client_secret` or `private_key` for {settings.source!r}."
+        )
     raise ConnectFailedError("not_supported", text)
 
 

@@ -6,6 +6,7 @@ Classes are known by name and package, because the core imports no SDK.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from pegboard.model.error import ToolError
@@ -24,25 +25,29 @@ _PACKAGES: Final = frozenset({"mcp", "mcp_types", "fastmcp"})
 _BLOCKS: Final = frozenset({"TextContent", "ImageContent", "AudioContent", "EmbeddedResource", "ResourceLink"})
 # The classes that read a file or hold bytes, with the method that returns the block.
 _HELPERS: Final = {"Image": "to_image_content", "Audio": "to_audio_content", "File": "to_resource_content"}
+_BLOCK_NAMES: Final = _BLOCKS | _HELPERS.keys()
 _RESULTS: Final = frozenset({"CallToolResult", "ToolResult"})
 _NO_SDK: Final[frozenset[Any]] = frozenset({dict, list, tuple, str, bytes, int, float, bool, type(None), ToolResult})
 
 
 def is_block_class(kind: Any) -> bool:
     """Tell whether a class is a content block of the MCP SDK, or a helper that becomes one."""
-    return any(name in _BLOCKS or name in _HELPERS for name in _sdk_names(kind))
+    return not _BLOCK_NAMES.isdisjoint(_sdk_names(kind))
 
 
 def is_result_class(kind: Any) -> bool:
     """Tell whether a class is a whole result: `CallToolResult` of the MCP SDK or `ToolResult` of FastMCP."""
-    return any(name in _RESULTS for name in _sdk_names(kind))
+    return not _RESULTS.isdisjoint(_sdk_names(kind))
 
 
-def _sdk_names(kind: Any) -> list[str]:
+def _sdk_names(kind: Any) -> tuple[str, ...]:
     """Return the names of a class and its bases that an SDK defines."""
-    if not isinstance(kind, type) or kind in _NO_SDK:
-        return []
-    return [base.__name__ for base in kind.__mro__ if base.__module__.partition(".")[0] in _PACKAGES]
+    return () if not isinstance(kind, type) or kind in _NO_SDK else _names_of_class(kind)
+
+
+@lru_cache(maxsize=512)
+def _names_of_class(kind: type) -> tuple[str, ...]:
+    return tuple(base.__name__ for base in kind.__mro__ if base.__module__.partition(".")[0] in _PACKAGES)
 
 
 def wire_form(block: Any) -> JSON:

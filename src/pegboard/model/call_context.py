@@ -224,6 +224,8 @@ class CallContext(ToolContext):
     if not TYPE_CHECKING:  # pragma: no branch - always true when it runs
 
         def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # a property that fails says why itself
             raise missing_attribute(self, name, CONTEXT_NAMES)
 
     def plain(self) -> ToolContext:

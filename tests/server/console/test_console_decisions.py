@@ -172,10 +172,12 @@ async def test_looking_first_calls_no_tool_that_changes_asks_or_is_not_of_the_pe
     declare("read_with_approval", read_only=True, consent="always")
     declare("read_elsewhere", read_only=True, namespace="elsewhere")
     declare("read_order", read_only=True)
+    # An agent chose the arguments, so a call that leaves the house is made alone, with its arguments in sight.
+    declare("read_outside", read_only=True, open_world=True)
     async with console(bank.catalog) as browser:
         await bank.ask(browser)
         await browser.log_in(bank.key["ann"])
-        await browser.get("/consents")
+        assert 'read_outside order "ann-1"' in text_of((await browser.get("/consents")).text)
         [consent_id] = re.findall(r'action="/console/consents/([0-9a-f]+)/approve', browser.page)
         await browser.post("/consents/look")
         for tool in ("change_order", "read_with_approval", "read_elsewhere", "refund", "no_such_tool"):

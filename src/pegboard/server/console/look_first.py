@@ -52,8 +52,10 @@ class Looked(NamedTuple):
 class Lookup(NamedTuple):
     """What a person can look at before deciding on one call.
 
-    `ready` are the calls whose arguments are all in the waiting call. `done` are those that were made, and `further`
-    are calls whose arguments became known by them. `forms` are the names of the other tools, whose form a person
+    `ready` are the calls whose arguments are all in the waiting call; one click makes them all. `done` are those that
+    were made. `further` are calls that a person makes one by one, with the arguments in sight: those whose arguments
+    became known by a result, and those that reach outside: an agent chose their arguments, so such a call could itself
+    send what the waiting call would send. `forms` are the names of the other tools, whose form a person
     fills in.
     """
 
@@ -94,7 +96,7 @@ def lookup_of(visit: Visit, consent: Consent, readers: Sequence[ToolEntry], done
     made = [(looked.look.tool, looked.look.arguments) for looked in done]
     for entry in readers:
         of_call, of_results = _look(visit, entry, asked), _look(visit, entry, {**known, **asked})
-        if of_call is not None:
+        if of_call is not None and not entry.spec.annotations.open_world:
             ready.append(of_call)
         elif of_results is not None and (of_results.tool, of_results.arguments) not in made:
             further.append(of_results)

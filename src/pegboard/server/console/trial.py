@@ -84,7 +84,7 @@ async def tried_together(visit: Visit, calls: Sequence[TriedCall]) -> list[Outco
             raise ClientLeftError
         return ended.result()
     finally:
-        await cancel_and_wait(*running, leaving)
+        await cancel_and_wait(ended, *running, leaving)
 
 
 async def _tried(visit: Visit, acts_as: Principal, call: TriedCall, turn: asyncio.Semaphore) -> Outcome:

@@ -50,9 +50,10 @@ class Backoff:
         self.next_at = self._clock() + (MCP_LONGEST_RETRY_S if self.is_open else wait_s)
 
     def returned(self) -> None:
-        """Forget all failures: the server was away, and accepts connections again."""
-        self._in_a_row = 0
-        self._failures.clear()
+        """Let the next attempt be now: the server was away, and accepts connections again.
+
+        The failures still count: a server that comes and goes does not get five quick attempts each time.
+        """
         self.next_at = self._clock()
 
     def may_try_now(self) -> bool:

@@ -544,10 +544,19 @@ class _Progress:
 
 
 async def accepts_connections(settings: ServerSettings) -> bool:
-    """Tell whether the host of an HTTP server accepts connections and reacts."""
+    """Tell whether the host of an HTTP server accepts connections and reacts.
+
+    Raises:
+        CallError: the destination is refused.
+    """
     try:
         await _check_host(settings)
-    except (OSError, CallError):
+    except OSError:
+        return False
+    except CallError as error:
+        # The name of a container is known once it runs.
+        if error.error.kind == "blocked_destination":
+            raise
         return False
     return True
 

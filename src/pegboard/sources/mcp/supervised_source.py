@@ -320,12 +320,13 @@ class McpSource(Composable):
         if self.settings.transport == "stdio" or not self._is_watched or self._backoff.wait_s < MCP_HTTP_PING_S:
             return
         was_away = False
-        while not await mcp_connection.accepts_connections(self.settings):
-            was_away = True
-            await asyncio.sleep(MCP_HTTP_PING_S)
-        if was_away:
-            self._backoff.returned()
-            self._wake.set()
+        with suppress(CallError):  # a refused destination stays refused
+            while not await mcp_connection.accepts_connections(self.settings):
+                was_away = True
+                await asyncio.sleep(MCP_HTTP_PING_S)
+            if was_away:
+                self._backoff.returned()
+                self._wake.set()
 
     async def _run_connection(self) -> CallError:
         """Connect, list, and stay until the connection is lost; return the reason."""

@@ -47,8 +47,12 @@ _WORDED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PLACE = re.compile(r"\{([^{}/]+)\}")
 # Not OpenAPI, but used by gateways: a placeholder for the rest of a path, with slashes.
 _REST = re.compile(r"\{(?:\+([^{}/+*]+)|([^{}/+*]+)[+*])\}")
-# Google's templates: `{name=projects/*}` is the rest of a path as well.
-_TEMPLATE = re.compile(r"\{([^{}/=]+)=[^{}]*\}")
+# Google's templates: `{name=projects/*}` is the rest of a path as well, of this form.
+_TEMPLATE = re.compile(r"\{([^{}/=]+)=([^{}]+)\}")
+_STARS = re.compile(r"(\*\*?)")
+# A wildcard, and whether it is the end of the template: there, a colon would begin a verb.
+_WILD = {("*", False): "[^/]+", ("*", True): "[^/:]+", ("**", False): ".+", ("**", True): "[^:]+"}
+_SPECIAL = re.compile(r"[.+?()|^$\[\]\\]")
 _QUERY = re.compile(r"[A-Za-z0-9_.~%=&+-]*")
 _UNFIT_IN_PATH = re.compile(r"[#\\]|[^!-~]")
 # With one of these keywords an object's `properties` are not its complete schema.
@@ -136,6 +140,7 @@ class OperationReader:
         """
         if method not in METHODS:
             raise UnfitError(f"it is called with {cleaned(method.upper())[:20]!r}, which is not sent")
+        patterns = {match[1]: _pattern_of(match[2]) for match in _TEMPLATE.finditer(path)}
         path = _TEMPLATE.sub(lambda match: f"{{{match[1]}+}}", path)
         _check_path(path)
         rests = {first or second for first, second in _REST.findall(path)}
@@ -150,13 +155,13 @@ class OperationReader:
             # The path has this pair already.
             is_fixed = where == "query" and wire in fixed
             if not is_ignored and not is_fixed:
-                self._add_parameter(parameter, collected, rests=rests)
+                self._add_parameter(parameter, collected, rests=rests, patterns=patterns)
         filled = {argument.wire for argument in collected.by_name.values() if argument.where == "path"}
         for place in places:
             if place not in filled:
                 # Often missing in descriptions; a path parameter can only be text.
                 described = {"name": place, "in": "path", "schema": {"type": "string"}}
-                self._add_parameter(described, collected, rests=rests)
+                self._add_parameter(described, collected, rests=rests, patterns=patterns)
         body = self._body(operation, collected)
         schema = self._judged(collected.schema(), collected.translation, most_objects=2 * self.bounds.subschemas)
         return Operation(
@@ -210,7 +215,9 @@ class OperationReader:
         order = {where: place for place, where in enumerate(STYLES)}
         yield from sorted(by_place.values(), key=lambda parameter: order.get(str(parameter.get("in")), 9))
 
-    def _add_parameter(self, parameter: JSON, collected: _Arguments, *, rests: Collection[str]) -> None:
+    def _add_parameter(
+        self, parameter: JSON, collected: _Arguments, *, rests: Collection[str], patterns: Mapping[str, str]
+    ) -> None:
         wire, where = parameter.get("name"), parameter.get("in")
         if not isinstance(wire, str) or not wire or has_hidden(wire) or where not in tuple(STYLES):
             raise UnfitError(
@@ -241,6 +248,9 @@ class OperationReader:
         if is_object(translated) and isinstance(description, str) and "description" not in translated:
             words = cleaned(description, max_bytes=self.bounds.description_bytes)
             translated = {**translated, "description": words}
+        if where == "path" and wire in patterns:
+            form: JSON = {"type": "string", "pattern": patterns[wire]}
+            translated = {**form, "allOf": [translated]} if translated else form
         collected.add(argument, translated, is_required=is_required)
 
     # ------------------------------------------------------------ body
@@ -388,6 +398,18 @@ def _check_path(path: str) -> None:
     else:
         return
     raise UnfitError(f"its path {cleaned(path)[:80]!r} {fault}")
+
+
+def _pattern_of(template: str) -> str:
+    """Return the regular expression for the values of a template such as `projects/*/secrets/*`.
+
+    Without it, a value could lead to another operation: one below, or one with a verb, such as `…:access`.
+    Source: google.api.HttpRule, "Path template syntax".
+    """
+    parts = [part for part in _STARS.split(template) if part]
+    last = len(parts) - 1
+    fixed = [_SPECIAL.sub(r"\\\g<0>", part) for part in parts]
+    return "^" + "".join(_WILD.get((part, at == last), fixed[at]) for at, part in enumerate(parts)) + "$"
 
 
 def _schema_of(parameter: JSON) -> tuple[JSONValue, bool]:
