@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pegboard.sources.builtin.builtins import BUILTINS
 from tests.builtin.parts import shelf
 from tests.timing import is_within
 
@@ -34,6 +35,10 @@ async def test_a_faulty_expression_is_a_definite_error(expression: str) -> None:
     error = await shelf("json_transform").error("json_transform", {"data": PEOPLE, "expression": expression})
     assert error.kind == "invalid_arguments"
     assert len(error.message) < 700
+
+
+def test_the_default_limit_is_the_documented_one_of_a_second() -> None:
+    assert BUILTINS["json_transform"].configured({}).timeout_seconds == 1.0
 
 
 DOUBLE = " | ".join(["[@, @]"] * 40)

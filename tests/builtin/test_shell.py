@@ -16,6 +16,7 @@ from pegboard.cli import main
 from pegboard.sources.builtin.builtins import BUILTINS
 from tests.builtin.test_senders import Post, office
 from tests.builtin.web import Asked, Site, as_json, page
+from tests.timing import PATIENCE_S
 
 KEY = "CANARY-key-0017"
 ARTICLE = f"<html><head><title>Bees</title></head><body><article><p>{'Bees dance. ' * 40}</p></article></body></html>"
@@ -24,7 +25,7 @@ name: all
 {models}
 tools:
   - {{name: datetime_now, type: builtin}}
-  - {{name: json_transform, type: builtin, config: {{template: true, timeout_seconds: 60}}}}
+  - {{name: json_transform, type: builtin, config: {{template: true, timeout_seconds: {patience_s}}}}}
   - {{name: cache_store, type: builtin}}
   - {{name: http_request, type: builtin, config: {{allow_private: true}}}}
   - {{name: graphql_query, type: builtin, config: {{allow_private: true}}}}
@@ -33,7 +34,8 @@ tools:
   - {{name: wikipedia, type: builtin, config: {{base_url: "{url}"}}}}
   - {{name: read_file, type: builtin, config: {{roots: [files]}}}}
   - {{name: write_file, type: builtin, config: {{roots: [files]}}}}
-  - {{name: sql_query, type: builtin, config: {{connection_string: "sqlite:///shop.db", timeout_seconds: 60}}}}
+  - {{name: sql_query, type: builtin, config: {{connection_string: "sqlite:///shop.db",
+      timeout_seconds: {patience_s}}}}}
   - {{name: send_webhook, type: builtin, config: {{allow_private: true, secret: "${{KEY}}"}}}}
   - {{name: send_slack, type: builtin, config: {{token: "${{KEY}}", base_url: "{url}/api", allow_private: true}}}}
   - {{name: send_email, type: builtin, config: {{smtp_host: 127.0.0.1, port: {port}, tls: none,
@@ -105,7 +107,9 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     ) -> AsyncIterator[Shell]:
         site = site or Site(town)
         async with site.server() as server, office(post or Post()) as mail:
-            text = CONFIG.format(url=server.url, port=mail["port"], models=models.format(url=server.url))
+            text = CONFIG.format(
+                url=server.url, port=mail["port"], models=models.format(url=server.url), patience_s=PATIENCE_S
+            )
             (tmp_path / "pegboard.yaml").write_text(text, encoding="utf-8")
             yield Shell(server.url, capsys)
 

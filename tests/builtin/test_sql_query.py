@@ -18,7 +18,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from pegboard import Bounds, CallError, DefinitionError
 from pegboard.sources.builtin import sqlalchemy_engine as alchemy
 from pegboard.sources.builtin import sqlite_engine as sqlite
-from pegboard.sources.builtin.builtins import builtin_entry
+from pegboard.sources.builtin.builtins import BUILTINS, builtin_entry
 from pegboard.sources.builtin.kind import Services
 from pegboard.sources.builtin.sql_statement import Limits, Query
 from tests.builtin.parts import Shelf
@@ -196,6 +196,10 @@ async def test_postgres_placeholders_stand_for_their_params_alone(postgres_url: 
     ):  # fmt: skip
         error = await tools.error("sql_query", {"query": query, "params": params})
         assert error.kind == "invalid_arguments", (query, error)
+
+
+def test_the_default_limit_is_the_documented_one_of_five_seconds() -> None:
+    assert BUILTINS["sql_query"].configured({"connection_string": "sqlite:///a.db"}).timeout_seconds == 5.0
 
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"

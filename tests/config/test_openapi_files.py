@@ -72,21 +72,22 @@ async def test_a_document_in_many_files_gives_the_tools_of_one(project: Project)
 
 
 def test_files_outside_of_the_folders_are_not_read(tmp_path: Path) -> None:
-    (tmp_path / "secret.yaml").write_text("type: integer\n")
-    root = """
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("type: integer\n")
+    root = f"""
 openapi: 3.1.0
 paths:
   /:
     get:
       operationId: ask
       parameters:
-        - {name: a, in: query, schema: {$ref: ../../secret.yaml}}
-        - {name: b, in: query, schema: {$ref: link.yaml}}
-        - {name: c, in: query, schema: {$ref: /etc/hostname}}
-        - {name: d, in: query, schema: {$ref: ../beside.yaml}}
+        - {{name: a, in: query, schema: {{$ref: ../../secret.yaml}}}}
+        - {{name: b, in: query, schema: {{$ref: link.yaml}}}}
+        - {{name: c, in: query, schema: {{$ref: {secret}}}}}
+        - {{name: d, in: query, schema: {{$ref: ../beside.yaml}}}}
 """
     folder = Project(tmp_path / "config").file("beside.yaml", "type: integer\n").file("api/x", "")
-    (tmp_path / "config" / "api" / "link.yaml").symlink_to(tmp_path / "secret.yaml")
+    (tmp_path / "config" / "api" / "link.yaml").symlink_to(secret)
     [entry] = project_with(folder, {"api/openapi.yaml": root}).catalog().snapshot().entries
     schemas = {name: value for name, value in entry.spec.input_schema["properties"].items() if value}
     assert schemas == {"d": {"$ref": "#/$defs/beside"}}

@@ -207,12 +207,20 @@ async def test_a_rule_that_denies_a_name_denies_it_for_every_persons_item(tmp_pa
 
 
 async def test_a_server_that_is_away_leaves_the_lists_of_others_as_they_are(tmp_path: Path) -> None:
+    async def listed(worker: int, user: str) -> list[str]:
+        view = here.catalogs[worker].resources.view(ToolContext(user_id=user, space_id="acme"))
+        return (await view.prepare()).names()
+
     # The lists wait for the server as long as its time limit.
-    async with two(tmp_path, tmp_path / "c.db", timeout_s=1) as here:
-        await connect(here.catalogs[0].connections, here.issuer, ANN, source="mail")
+    async with two(tmp_path, tmp_path / "c.db", timeout_s=5) as here:
+        for person in PEOPLE.values():
+            await connect(here.catalogs[0].connections, here.issuer, person, source="mail")
+        of_ann, of_bob = await listed(0, "ann"), await listed(1, "bob")
+        assert ("mail_inbox" in repr(of_ann), "mail_inbox" in repr(of_bob)) == (True, True)
         here.upstream.switches.status = 500
-        view = here.catalogs[0].resources.view(ToolContext(user_id="ann", space_id="acme"))
-        assert (await view.prepare()).names() == []
+        # The second worker has not listed Ann's account yet.
+        assert await listed(1, "ann") == []
+        assert (await listed(1, "bob"), await listed(0, "ann")) == (of_bob, of_ann)
 
 
 def test_the_lists_of_many_people_are_bounded_and_equal_items_are_one() -> None:

@@ -44,7 +44,8 @@ async def test_a_renewed_certificate_that_cannot_be_used_leaves_the_old_one(tmp_
 
 
 def test_a_text_without_a_certificate_has_no_end() -> None:
-    with pytest.raises(ValueError, match="no BEGIN CERTIFICATE"):
+    # The messages are those of `cryptography`, and may change.
+    with pytest.raises(ValueError):  # noqa: PT011
         end_of(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
-    with pytest.raises(ValueError, match="parsing asn1"):
+    with pytest.raises(ValueError):  # noqa: PT011
         end_of(ssl.DER_cert_to_PEM_cert(b"nothing").encode())

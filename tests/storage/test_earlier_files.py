@@ -26,6 +26,7 @@ from pegboard.models.embedding.hashing import HashingEmbedder
 from pegboard.storage.sqlite_file import SqliteFile
 from pegboard.workspace.document_workspace import Workspace
 from tests.storage.make_stores import ANN, NOW, REQUEST, shop
+from tests.timing import PATIENCE_S
 
 EARLIER = Path(__file__).parent / "of_af05731"
 Unpack = Callable[[str], Path]
@@ -175,11 +176,11 @@ async def test_a_task_that_waited_goes_on_and_one_that_ended_has_its_result(unpa
         await catalog.tasks.wake()
         records = {record.state: record for record in await catalog.tasks.list(ANN)}
         ended, waiting = records["completed"], records["input_required"]
-        assert (await catalog.tasks.result(ended.task_id, ANN, timeout_s=60)).text == "first: True"
+        assert (await catalog.tasks.result(ended.task_id, ANN, timeout_s=PATIENCE_S)).text == "first: True"
         assert (waiting.message, waiting.fraction) == ("downloaded", 0.5)
         yes: dict[str, Any] = {"action": "accept", "content": {"answer": True}}
         await catalog.tasks.answer(waiting.task_id, ANN, dict.fromkeys(waiting.questions, yes))
-        assert (await catalog.tasks.result(waiting.task_id, ANN, timeout_s=60)).text == "second: True"
+        assert (await catalog.tasks.result(waiting.task_id, ANN, timeout_s=PATIENCE_S)).text == "second: True"
     finally:
         await catalog.close()
     assert versions(path) == [("tasks", 2)]

@@ -140,9 +140,7 @@ async def rows_of(browser: Browser, path: str, count: int) -> str:
 async def test_the_audit_shows_calls_and_one_call_in_full(audited: Browser) -> None:
     page = await rows_of(audited, "/audit", 2)
     assert "main.add anonymous" in text_of(page)
-    assert "2 rows : wrong arguments 1, ok 1." in text_of(page).replace(
-        "ok 1, wrong arguments 1", "wrong arguments 1, ok 1"
-    )
+    assert "2 rows : wrong arguments 1, ok 1." in text_of(page)
     assert "1 row . Show all" in text_of((await audited.get("/audit?a_kind=ok")).text)
     found = await audited.get("/audit?a_kind=ok&a_tool=main.*")
     [call] = re.findall(r'href="/console(/audit/[^"]+)"', found.text)
