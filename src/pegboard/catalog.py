@@ -458,7 +458,7 @@ class Catalog:
         """Replace an earlier `Tool` class, also if the new one has another name.
 
         Raises:
-            DuplicateToolError: a third tool has its name.
+            DuplicateToolError: a tool other than the replaced one has this name.
 
         >>> pets = Catalog("pets")
         >>> class Feed(Tool):

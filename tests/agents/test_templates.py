@@ -64,7 +64,7 @@ async def test_values_are_of_their_own_type_outside_of_quotes(templates: Sandbox
         ('{% macro m() %}{% endmacro %}{"a": "{{ m }}"}', "'m' is undefined as a value"),
         (
             '{"a": "{% for x in [1] %}{{ loop }}{% endfor %}"}',
-            "a LoopContext is undefined as a value. Name the",
+            "a LoopContext is not a JSON value. Name the",
         ),
         ('{"a": 1,\n "b": "{{ data.missing }}"}', "line 2: 'dict object' has no attribute 'missing'"),
         ('{"a": 1,\n\n "b": "{{ data.text.upper }}"}', "line 3: 'upper'"),

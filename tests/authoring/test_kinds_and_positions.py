@@ -324,8 +324,8 @@ async def test_every_kind_arrives_and_is_given_there_as_its_published_schema_say
     [
         (type[int], "no argument can be a class"),
         (Planet, "Planet.EARTH is not a string, number or boolean"),
-        (Literal[b"x"], "no argument can stand for b'x'"),
-        (Literal[Planet.EARTH], "no argument can stand for <Planet.EARTH"),
+        (Literal[b"x"], "no argument can have the value b'x'"),
+        (Literal[Planet.EARTH], "no argument can have the value <Planet.EARTH"),
         (ImportString, "would let the model import any module"),
         (Callable[[int], int], "no JSON Schema"),
         (Never, "no JSON Schema"),

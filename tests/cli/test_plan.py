@@ -162,4 +162,4 @@ def test_a_plan_runs_no_hook_or_monitor_of_the_repository(run: Run, folder: Path
 @pytest.mark.usefixtures("folder")
 def test_what_cannot_be_compared_with_is_refused_with_the_next_step(run: Run) -> None:
     assert "is in no git repository" in run("plan").err
-    assert "none is loaded from a URL" in run("plan", "--against", "https://example.com/pegboard.yaml").err
+    assert "it is not loaded from a URL" in run("plan", "--against", "https://example.com/pegboard.yaml").err

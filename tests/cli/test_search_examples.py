@@ -158,7 +158,10 @@ def test_without_a_file_in_the_config_the_words_say_what_to_write(run: Run, tmp_
         ("tools: {main.kennel: {requests: [1}", "search-examples.yaml"),
         ("tools: {main.kennel: {request: [a]}}", "search-examples.yaml:1:23"),
         ("tools: {main.kennel: {requests: [[a]]}}", "search-examples.yaml:1:34"),
-        (f"tools: {{main.kennel: {{requests: [{'x' * 201}]}}}}", "a request of 201 characters; it may have 200"),
+        (
+            f"tools: {{main.kennel: {{requests: [{'x' * 201}]}}}}",
+            "a request has 201 characters; the limit is 200. Describe",
+        ),
         (
             f"tools: {{main.kennel: {{requests: [{', '.join('abcdefghijklmnopq')}]}}}}",
             "17 requests; a tool may have 16",

@@ -46,7 +46,7 @@ def test_a_budget_is_declared_with_its_place(tmp_path: Path) -> None:
         ("{rules: {b: {per: year, calls: 1}}}", "is not one of hour, day, week, month"),
         ("{rules: {b: {per: 0.5, calls: 1}}}", "must be at least 1, not 0.5"),
         ("{rules: {b: {per: day, calls: 1, unit: usd}}}", "`unit` belongs to `cost`, which is missing"),
-        ("{rules: {b: {per: day, cost: 1, unit: calls}}}", "limit calls by `calls`"),
+        ("{rules: {b: {per: day, cost: 1, unit: calls}}}", "to limit the number of calls, use `calls`"),
         ("{rules: {b: {per: day, calls: 1, each: team}}}", "is not one of user, space, agent, key, profile, tool"),
         ("{rules: {b: {per: day, calls: 1, profiles: suport}}}", "unknown profile 'suport'. Did you mean 'support'?"),
         ("{store: 'mysql://x', rules: {b: {per: day, calls: 1}}}", "a store of the kind 'mysql' is unknown"),

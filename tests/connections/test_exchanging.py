@@ -415,4 +415,4 @@ def test_check_warns_of_a_source_that_exchanges_tokens_which_the_server_does_not
         told.append([problem.message for problem in warnings(config, catalog)])
     assert told[1] == []
     [text] = told[0]
-    assert "`exchange` exchanges the token of a person, and this server accepts none" in text
+    assert "`exchange` needs the caller's token, but this server accepts no tokens" in text

@@ -214,6 +214,7 @@ async def test_salesforce_does_not_say_when_a_token_expires(tmp_path: Path) -> N
         ({"authorization_params": {"state": "mine"}}, "'state' is set by Pegboard"),
         ({"authorization_params": {"request_uri": "urn:x"}}, "'request_uri' is set by Pegboard"),
         ({"authorization_params": {"scope": "all"}}, "Use `scopes`"),
+        ({"authorization_params": {"resource": "https://x"}}, "Use the key `resource` of `auth`"),
         ({"resource": "https://api.example.com", "sends_resource": False}, "`sends_resource: false`"),
     ],
 )

@@ -104,7 +104,7 @@ async def test_a_whole_result_of_an_sdk_keeps_content_structured_value_meta_and_
     ):
         result = await giving(whole).view(ANN).call("give")
         assert result == ToolResult((TextContent("a"),), {"b": 1}, meta={"k": 1}, has_structured=True)
-    for text, message in (("no", "no"), ("", "The tool reports an error, without a reason.")):
+    for text, message in (("no", "no"), ("", "The tool reported an error without a message.")):
         whole = mcp.CallToolResult(content=[mcp.TextContent(text=text)], is_error=True)
         error = (await giving(whole).view(ANN).call("give")).error
         assert error is not None

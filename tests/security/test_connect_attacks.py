@@ -113,10 +113,27 @@ def callback(fields: dict[str, str] | list[tuple[str, str]]) -> str:
     return f"/connections/callback?{urlencode(fields)}"
 
 
-async def test_nobody_else_ends_up_with_an_account_whatever_they_send(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def here(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncGenerator[Target]:
+    """The target that the tests share; each test leaves nobody connected."""
+    async with target(tmp_path_factory.mktemp("target")) as made:
+        yield made
+
+
+async def assert_nothing_came_of_it(here: Target, caplog: pytest.LogCaptureFixture) -> None:
+    assert await here.connected() == []
+    assert not any(secret in caplog.text for secret in here.issuer.secrets)
+
+
+async def test_an_answer_that_somebody_stole_or_changed_connects_nobody_and_the_right_one_connects_once(
+    here: Target, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with target(tmp_path) as here, here.browser() as ann, here.browser() as mallory:
+    async with here.browser() as ann, here.browser() as mallory:
         # A program that previews links opens them, in every way, and uses nothing up.
         link = await here.link("ann")
         for method in ("HEAD", "GET", "OPTIONS", "PUT", "DELETE"):
@@ -142,13 +159,24 @@ async def test_nobody_else_ends_up_with_an_account_whatever_they_send(
             many = await asyncio.gather(*(each.get(callback(answer)) for each in [ann, same] * 10))
         assert sorted(each.status_code for each in many) == [200, *[404] * 19]
         assert (here.issuer.hits["token"] - before, await here.connected()) == (1, [("ann", "mail")])
+    await assert_nothing_came_of_it(here, caplog)
 
-        # Both a code and an error: the error counts, and the link is used up.
+
+async def test_an_answer_with_a_code_and_an_error_uses_the_link_up(
+    here: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with here.browser() as ann:
         answer = await here.sent_back(ann, await here.link("ann"), "ann")
         assert (await ann.get(callback({**answer, "error": "access_denied"}))).status_code == 403
         assert (await ann.get(callback(answer))).status_code == 404
+    await assert_nothing_came_of_it(here, caplog)
 
-        # The code of one source in the answer for another one with the same issuer, and the code of another person.
+
+async def test_a_code_of_another_source_or_person_connects_nobody(
+    here: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with here.browser() as ann, here.browser() as mallory:
+        # The sources have the same issuer.
         of_mail = await here.sent_back(ann, await here.link("ann"), "ann")
         of_post = await here.sent_back(ann, await here.link("ann", "post"), "ann")
         mixed = await ann.get(callback({**of_post, "code": of_mail["code"]}))
@@ -156,16 +184,20 @@ async def test_nobody_else_ends_up_with_an_account_whatever_they_send(
         of_mallory = await here.sent_back(mallory, await here.link("mallory"), "mallory")
         assert (await ann.get(callback({**of_mail, "code": of_mallory["code"]}))).status_code == 502
         assert (await ann.get(callback(of_mallory))).status_code == 403
+    await assert_nothing_came_of_it(here, caplog)
 
+
+async def test_a_link_of_another_person_a_frame_and_a_form_of_another_page_are_refused(
+    here: Target, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with here.browser() as ann:
         # Mallory's own link in Ann's browser, with Ann's key: the account would serve Mallory's agents.
         lure = await here.agreed(ann, await here.link("mallory"), here.keys["ann"])
         assert (lure.status_code, "you are &#x27;ann&#x27;" in lure.text) == (403, True)
-        # Her link in a frame, and sent by a form of another page.
         assert "frame-ancestors 'none'" in (await ann.get(await here.link("ann"))).headers["content-security-policy"]
         crossed = await ann.post(await here.link("ann"), data={"answer": "connect"}, headers={"origin": "https://evil"})
         assert crossed.status_code == 403
-        assert await here.connected() == []
-        assert not any(secret in caplog.text for secret in here.issuer.secrets)
+    await assert_nothing_came_of_it(here, caplog)
 
 
 async def test_an_issuer_cannot_collect_the_codes_of_another_ones_login_page(
@@ -178,7 +210,7 @@ async def test_an_issuer_cannot_collect_the_codes_of_another_ones_login_page(
         here.evil.switches.authorization_endpoint = f"{here.issuer.url}/authorize"
         trap = await here.link("ann", "trap")
         page = await ann.get(trap)
-        shown = f"{here.evil.url}, on a page of {urlsplit(here.issuer.url).netloc}"
+        shown = f"{here.evil.url} (login page at {urlsplit(here.issuer.url).netloc})"
         assert (page.status_code, shown in page.text) == (200, True)
         answer = await here.sent_back(ann, await here.link("ann"), "ann")
         assert (await ann.get(callback(answer))).status_code == 200

@@ -72,7 +72,7 @@ def _defined(value: Any) -> Any:
         name = getattr(value, "__name__", None) or getattr(value, "name", None)
         if isinstance(name, str):
             raise TemplateRefusedError(f"{name!r} is undefined as a value: it is a function.")
-        raise TemplateRefusedError(f"a {type(value).__name__} is undefined as a value. Name the part you want.")
+        raise TemplateRefusedError(f"a {type(value).__name__} is not a JSON value. Name the part you want.")
     return value
 
 

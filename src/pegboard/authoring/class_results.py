@@ -99,10 +99,10 @@ class Rendering:
         mime_type: str | None = None,
         uri: str = "pegboard://result",
     ) -> tuple[Content, ...]:
-        """Add blocks to the result, or set its structured value; return the blocks. `mime_type` is its type.
+        """Add blocks to the result, or set its structured value; return the blocks.
 
-        `perform` may return these blocks; they appear only once in the result. The block of a structured value is its
-        JSON text.
+        `mime_type` is the media type of the block. `perform` may return these blocks; they appear only once in the
+        result. The block of a structured value is its JSON text.
 
         Raises:
             TypeError: there is nothing to render.

@@ -217,7 +217,7 @@ def _fault_of(step: dict[str, Any]) -> str | None:
         ):
             return f"the value of {unfit} is not a string, number or boolean, so no argument can mean it: use one"
         case "literal" if unfit := next((member for member in step["expected"] if not _is_scalar(member)), None):
-            return f"no argument can stand for {unfit!r}: use a text, or a member of an enum whose value is one"
+            return f"no argument can have the value {unfit!r}: use a string, or an enum member whose value is a string"
         case "dict":
             return _fault_of_key(step.get("keys_schema", {}))
         case "function-plain" | "function-before" if _is_import(step["function"]["function"]):

@@ -66,7 +66,7 @@ def _exchanges_without_tokens(config: Config) -> Iterator[Problem]:
         auth: object = getattr(tool.value, "auth", None)
         if isinstance(auth, source_auth_form.SourceAuthForm) and auth.exchanges_tokens:
             text = (
-                f"`{auth.mode}` exchanges the token of a person, and this server accepts none: every "
+                f"`{auth.mode}` needs the caller's token, but this server accepts no tokens: every "
                 "call over HTTP will be refused. Add `identity: {jwt: …}`"
             )
             yield (tool.at / "auth" / "mode").problem(text)

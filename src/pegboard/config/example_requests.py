@@ -83,7 +83,8 @@ def _faults(form: RequestsForm) -> Iterator[str]:
         yield f"{len(form.requests)} requests; a tool may have {EXAMPLE_REQUESTS}. Keep those that differ most"
     longest = max(map(len, form.requests), default=0)
     if longest > EXAMPLE_REQUEST_CHARS:
-        yield f"a request of {longest} characters; it may have {EXAMPLE_REQUEST_CHARS}. Write the need, not the task"
+        limit = f"the limit is {EXAMPLE_REQUEST_CHARS}"
+        yield f"a request has {longest} characters; {limit}. Describe the need, not the task"
 
 
 def write_file(path: Path, requests: Mapping[str, ExampleRequests]) -> None:

@@ -113,7 +113,8 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
         if self.resource and not self.sends_resource:
             raise DefinitionError("resource: it is not sent, because of `sends_resource: false`. Remove one of them")
         if own := sorted(_OWN_PARAMS & {name for name, _ in self.authorization_params}):
-            instead = f". Use `{own[0]}`" if own[0] == "resource" else ". Use `scopes`" if own[0] == "scope" else ""
+            keys = {"resource": ". Use the key `resource` of `auth`", "scope": ". Use `scopes`"}
+            instead = keys.get(own[0], "")
             raise DefinitionError(f"authorization_params: {own[0]!r} is set by Pegboard{instead}")
         if self.mode == "user" and bool(self.authorization_url) != bool(self.token_url):
             missing = "token_url" if self.authorization_url else "authorization_url"

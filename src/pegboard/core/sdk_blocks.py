@@ -79,7 +79,7 @@ def read_result(result: Any, blocks: tuple[Content, ...]) -> ToolResult:
     error = None
     if result.is_error:
         text = "\n".join(block.text for block in blocks if isinstance(block, TextContent))
-        error = ToolError(kind="tool_error", message=text or "The tool reports an error, without a reason.")
+        error = ToolError(kind="tool_error", message=text or "The tool reported an error without a message.")
     has_structured = structured is not None
     return ToolResult(blocks, structured, error is not None, error, meta, has_structured)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_LOG: Final = "Use `ctx.log(message)`, or `await ctx.client.log(data)` for the log of the client."
+_LOG: Final = "Use `ctx.log(message)`, or `await ctx.client.log(data)` to log to the client."
 CONTEXT_NAMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("debug", "info", "warning", "error"), _LOG),
     "report_progress": "Use `ctx.progress(fraction, message)`, with a fraction from 0 to 1.",
     "elicit": "Use `ctx.ask(question, schema=…)`, or `ctx.client.elicit(…)` for a form.",
     "sample": "Use `ctx.client.sample(prompt)`, if `ctx.client.can('sampling')`.",
     "list_roots": "Use `ctx.client.roots()`, if `ctx.client.can('roots')`.",
-    "get_state": "The context has no session state: keep it in a store of your own, such as `ctx.services[…]`.",
-    "set_state": "The context has no session state: keep it in a store of your own, such as `ctx.services[…]`.",
+    "get_state": "The context has no session state: keep it in your own store, such as `ctx.services[…]`.",
+    "set_state": "The context has no session state: keep it in your own store, such as `ctx.services[…]`.",
 }
 CATALOG_NAMES: Final[Mapping[str, str]] = {
     "run": "Use `run_stdio(catalog)` or `run_http(catalog)`, or the command `pegboard serve`.",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FORM_BYTES = 32_768  # bytes of the page's form, which has a key or a token
 FIELDS = 20  # fields of a query or a form
 _COOKIE: Final = "pegboard_connect"
-# Browsers accept this name from the host itself only, over https and for the path /: a page of a neighbouring host
+# Browsers accept this name from the host itself only, over https and for the path /: a page of another host
 # cannot give somebody the cookie of its own link.
 _HOST_COOKIE: Final = f"__Host-{_COOKIE}"
 _COOKIE_BYTES = 32
@@ -269,7 +269,7 @@ class ConnectPage:
             "Who": whose,
             "Service": f"{pending.source}: {pending.resource}",
             # The address of the login page is what the person sees next.
-            "Log in at": pending.issuer if page == issuer else f"{pending.issuer}, on a page of {page}",
+            "Log in at": pending.issuer if page == issuer else f"{pending.issuer} (login page at {page})",
             "Rights": ", ".join(scopes) or "those that the service gives",
         })  # fmt: skip
         key = (

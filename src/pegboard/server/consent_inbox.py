@@ -163,7 +163,7 @@ async def to_connect(catalog: Catalog, person: Person | None) -> list[AwaitedCon
 
 
 def shown_arguments_of(consent: Consent) -> Mapping[str, JSONValue] | None:
-    """Return the arguments of the call; `None` if they are too long to be stored."""
+    """Return the arguments that the call would run with, edited or not; `None` if they are too long to be stored."""
     return consent.arguments if consent.edited is None else consent.edited
 
 

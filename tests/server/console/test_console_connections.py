@@ -83,7 +83,7 @@ async def test_the_page_after_connecting_has_the_tools_of_the_account_and_the_bo
             assert "mail__connect" in text_of((await browser.get()).text)
             await connect(connections, issuer, Person(user_id="olga"))
             page = text_of((await browser.get("/connections")).text)
-            assert "the service does not say whose it is; a call of one of its tools shows it" in page
+            assert "the service does not name the account; one of its tools may show it" in page
             tools = "mail__only_for_olga , mail__read_mail , mail__wait , mail__whoami , mail__write"
             assert f"tools {tools} logged in at" in page
             board = (await browser.get()).text

@@ -142,7 +142,9 @@ async def test_a_person_looks_at_all_waiting_calls_with_one_click_and_stays_in_t
         await browser.log_in(bank.key["ann"])
         page = text_of((await browser.get("/consents")).text)
         assert "Look first at all 2" in page
-        assert "Calls show_order as you; it only reads." in page
+        assert (
+            "Calls show_order with your rights and the arguments of the waiting calls. show_order only reads." in page
+        )
         # Opening the list calls nothing.
         assert shown == []
         page = (await browser.post("/consents/look")).text
@@ -232,9 +234,9 @@ async def test_a_tool_that_needs_other_arguments_has_a_form_which_leads_back_to_
         [path] = re.findall(r'href="/console(/tools/show_line[^"#]*)#try"', browser.page)
         # The form has the arguments that both calls have, and those of other people's questions for nobody.
         form = (await browser.get(unescape(path))).text
-        assert ('value="&lt;i&gt;ann-1"' in form, "Back to the calls that wait" in form) == (True, True)
+        assert ('value="&lt;i&gt;ann-1"' in form, "Back to the waiting calls" in form) == (True, True)
         looked = await browser.post(unescape(path), **{"/order": "ann-1", "/line": "1"})
-        assert ("ann-1 was sent" in looked.text, "Back to the calls that wait" in looked.text) == (True, True)
+        assert ("ann-1 was sent" in looked.text, "Back to the waiting calls" in looked.text) == (True, True)
         await browser.post("/logout")
         await browser.log_in(bank.key["bob"])
         assert "ann-1" not in (await browser.get(unescape(path))).text

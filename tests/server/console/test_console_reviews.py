@@ -162,14 +162,14 @@ async def test_one_of_several_workers_compares_files_and_does_not_take_them(tmp_
         files.path.write_text(config_of(new={}))
         await browser.get("/sources")
         page = (await browser.post("/sources/config/compare")).text
-        assert "send SIGHUP to take the files" in page
+        assert "To take the files, send SIGHUP to the first process." in page
         assert (await browser.post("/sources/config/take", mark=files.pending.mark())).status_code == 404
 
 
 @pytest.mark.parametrize(("is_watched", "is_alone", "said"), [
     (True, True, "The server runs with --reload : a saved file takes effect by itself."),
     (False, True, "Then apply the changed file on Sources , or restart the server."),
-    (False, False, "Several workers serve: then send SIGHUP to the first process, or restart the server."),
+    (False, False, "The server has several workers. Send SIGHUP to the first process, or restart the server."),
 ])  # fmt: skip
 async def test_the_fix_of_a_hidden_tool_says_how_this_server_starts_to_use_a_changed_file(
     tmp_path: Path, is_watched: bool, is_alone: bool, said: str

@@ -109,7 +109,9 @@ async def approve_command(name: QuestionId, /, *, lasting: Lasting = None, optio
         await _note(inbox, options, consent, "approved")
         note = "Approved. The same call now runs once, if its caller repeats it."
         if consent.state == "asked":
-            note = f"Approved: {consent.progress}. The call runs once another person has approved it, too."
+            note = (
+                f"Approved: {consent.progress}. After another person has approved it, the caller can repeat the call."
+            )
         if consent.edited is not None:
             options.terminal.say(f"Runs with: {shown_arguments(consent.edited, max_chars=None)}")
         _say(options, consent, _text(consent, inbox.key_names()), note)

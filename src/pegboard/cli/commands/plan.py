@@ -92,8 +92,8 @@ async def plan_command(
 async def _old_config(path: Path, against: str) -> AsyncGenerator[tuple[Path, str]]:
     """Give the config to compare with, and what to call it."""
     if "://" in against:
-        text = f"--against {against!r}: a config is a program, so none is loaded from a URL. Download it and read it, "
-        raise CommandError(f"{text}then name the file.")
+        text = f"--against {against!r}: a config can run code, so it is not loaded from a URL."
+        raise CommandError(f"{text} Download it and read it, then name the file.")
     named = _named_file(against)
     if named is not None:
         yield named, str(named)

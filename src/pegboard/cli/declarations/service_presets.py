@@ -94,8 +94,8 @@ PRESETS = {
                 "authorization_url": "https://slack.com/oauth/v2_user/authorize",
                 "token_url": "https://slack.com/api/oauth.v2.user.access",
             },
-            note="create a Slack app with user token scopes and the Model Context Protocol switch on; write the "
-            "scopes of the app under `scopes`, they decide which tools exist",
+            note="create a Slack app with user token scopes and the Model Context Protocol switch on; "
+            "list the app's scopes under `scopes`; they decide which tools you get",
         ),
         ServicePreset(
             name="google",

@@ -74,7 +74,9 @@ class BudgetForm(Form):
         if self.calls is None and self.cost is None:
             raise definition_error("it limits nothing; write `calls`, `cost` or both")
         if self.unit == CALLS:
-            raise definition_error("`unit` belongs to `cost`, such as `usd` or `tokens`; limit calls by `calls`")
+            raise definition_error(
+                "`unit` belongs to `cost`, such as `usd` or `tokens`; to limit the number of calls, use `calls`"
+            )
         if "unit" in self.model_fields_set and self.cost is None:
             raise definition_error("`unit` belongs to `cost`, which is missing; write `cost`, or remove `unit`")
         return self

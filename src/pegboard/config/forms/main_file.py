@@ -226,7 +226,9 @@ class DiscoveryForm(Form):
     """Additional data for tool search."""
 
     embedder: Maybe[EmbedderForm] = Field(None, description="The embedder that compares requests and tools by meaning.")
-    learn: Maybe[LearnForm] = Field(None, description="Learn from use: the tools called after each search.")
+    learn: Maybe[LearnForm] = Field(
+        None, description="Record the tools called after each search, to rank later searches."
+    )
     examples: Maybe[ExamplesForm] = Field(None, description="A file of example requests for each tool.")
 
 

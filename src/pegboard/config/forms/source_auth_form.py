@@ -112,8 +112,7 @@ class SourceAuthForm(Form):
     )
     sends_resource: Flag = Field(
         True,
-        description="Whether `resource` is sent to the issuer. Issuers that know no resources may refuse it, such as "
-        "Microsoft Entra.",
+        description="Whether to send `resource` to the issuer. Some issuers, such as Microsoft Entra, refuse it.",
     )
     scopes: Names = Field((), description="The scopes to request. Default: the scopes that the service asks for.")
     client_id: Maybe[ConcealedText] = Field(

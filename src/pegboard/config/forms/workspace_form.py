@@ -105,7 +105,7 @@ class ParserForm(Form):
 
     handler: Reference = Field(description="The function, as `python:module:function`.")
     timeout_seconds: PositiveNumber = Field(30.0, description="The time limit of one file, in seconds.")
-    memory_mib: PositiveWhole = Field(512, description="The memory of the process that runs it, in MiB.")
+    memory_mib: PositiveWhole = Field(512, description="Memory limit of the process, in MiB.")
 
 
 class RerankerForm(Form):

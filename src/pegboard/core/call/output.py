@@ -40,7 +40,7 @@ def checked(call: Call, result: ToolResult, given: object) -> ToolResult:
             raise CallError(
                 "output_invalid",
                 f"{call.name!r} ran, but gave no structured result as it promises.",
-                hint="A tool with an output schema that returns content blocks must return "
+                hint="This is a bug of the tool: with an output schema it must return content blocks in "
                 "ToolResult(content=…, structured=…).",
                 outcome_unknown=True,
             )

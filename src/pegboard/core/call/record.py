@@ -242,7 +242,7 @@ class ExecutorState:
         """Return the redactor of every secret in use in this context, or `None` if there is no secret.
 
         `sent` are tokens that the call has sent to a service, which may repeat them. The token that the caller
-        came is a secret as well.
+        presented is a secret as well.
         """
         if ctx.caller.subject_token is not None:
             sent = (*sent, ctx.caller.subject_token)  # pragma: no cover - tests/connections/test_exchanging.py

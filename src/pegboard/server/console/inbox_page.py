@@ -48,11 +48,11 @@ _USUAL = {"calls": "10", "hours": "24"}
 class Question(NamedTuple):
     """A record with what a person needs to judge it; `about` and `risks` are of the tool as it is declared now.
 
-    `shown` has the arguments of the call, in the order of their declaration, and
+    `shown` has the arguments that the call would run with, edited or not, in the order of their declaration, and
     `headline` the first of them in a few words. `lookup` has the calls with which the person can look first. `why` is
     the reason for asking, if the card shows all else that the question says.
 
-    `arguments` are those of the call, and `read` is their digest; `was` are those of the caller if
+    `arguments` are those that the call would run with, and `read` is their digest; `was` are those of the caller if
     somebody has edited them. `has_approved` says that the person is one of two who must.
     """
 
@@ -298,7 +298,10 @@ def _answer(consent: Consent, now: float) -> Answer:
 
 
 def _arguments(consent: Consent) -> str:
-    """Return the arguments of the call, redacted as in the store, in one line that may be cut."""
+    """Return the arguments that the call would run with, edited or not, in one line that may be cut.
+
+    They are redacted as in the store.
+    """
     shown = shown_arguments_of(consent)
     return "" if shown is None else one_line(dict(shown), ANSWER_SHOWN_CHARS)
 

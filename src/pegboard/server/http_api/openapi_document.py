@@ -459,7 +459,7 @@ _PATHS: JSON = {
                 _query("in_profile", "Through this profile.", _TEXT),
                 _query("agent", "By this agent.", _TEXT),
                 _query("kind", "Of this outcome or event.", _TEXT),
-                _query("call_id", "Of the call whose id is this or begins with it.", _TEXT),
+                _query("call_id", "Of the call with this id, or whose id begins with it.", _TEXT),
                 _query("since", "Not older than this: an ISO time, or an age such as 12h.", _TEXT),
                 _query("until", "Older than this: an ISO time, or an age such as 12h.", _TEXT),
                 _query("slower_than", "That took longer, in seconds.", {"type": "number", "minimum": 0}),
@@ -499,7 +499,7 @@ _PATHS: JSON = {
             [_query("user", "Of this user.", _TEXT)],
         ),
         "post": {
-            **_plain("begin_connection", "Get a link for connecting an account, once.", _LINK,
+            **_plain("begin_connection", "Get a link that connects an account; it works once.", _LINK,
                      also=(201, 422)),
             "requestBody": {"required": True, "content": {"application/json": {"schema": {
                 **object_of(("source",), source=_TEXT), "additionalProperties": False,

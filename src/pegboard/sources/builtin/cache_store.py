@@ -43,7 +43,7 @@ SPEC = tool_spec(
         "ttl_s": {
             "type": "number",
             "exclusiveMinimum": 0,
-            "description": "Seconds until the value is forgotten; for set.",
+            "description": "Seconds until the value expires; only for `set`.",
         },
     },
     required=("action", "key"),
