@@ -280,9 +280,11 @@ class _ServerReader:
         return without_secrets(text, conceal, literal, name=name)
 
     def _args(self, words: list[str]) -> list[str]:
-        plain = concealed_args(words, self.writer, at=f"{self._at}.args")
+        at = f"{self._at}.args"
+        # References are not secrets: `--header Authorization:${TOKEN}` needs no variable for `${TOKEN}`.
+        plain = concealed_args(["-" if _REFERENCE.search(word) else word for word in words], self.writer, at=at)
         return [
-            self._referring(word, at=f"{self._at}.args") if _REFERENCE.search(word) else written
+            self._referring(word, at=at) if _REFERENCE.search(word) else written
             for word, written in zip(words, plain, strict=True)
         ]
 
