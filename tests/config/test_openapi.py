@@ -185,8 +185,9 @@ def test_operations_that_cannot_be_taken_are_left_out_one_by_one_and_told(projec
         "space": "its path '/two words' has ' ', which a path has only encoded, as '%20'",
         "letter": "its path '/caf\u00e9' has '\u00e9', which a path has only encoded, as '%C3%A9'",
         "backslash": "its path '/a\\\\b' has '\\\\', which a path has only encoded, as '%5C'",
-        "remote": "it refers to 'file:///etc/passwd', which is not in the document or in a file of its folder",
-        "nothing": "it refers to '#/components/no', where there is nothing",
+        "remote": "it refers to 'file:///etc/passwd', which is not in the document or in a readable file below its "
+        "folder or the folder of the config",
+        "nothing": "it refers to '#/components/no', which does not exist",
         "loop": "a parameter has a $ref that leads to itself",
         "file": "its body is of a type that cannot be written: multipart/related",
         "hidden": "a parameter has no usable name and place: 'a' in 'query'",

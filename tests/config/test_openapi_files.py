@@ -1,10 +1,13 @@
 """A description in several files is read as one."""
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from pegboard.sources.openapi import document_parts
+from pegboard.sources.openapi.document_parts import with_parts
+from pegboard.sources.openapi.openapi_source import OpenApiSource
 from tests.builtin.web import Site, as_json
 from tests.config.project import Project
 
@@ -107,3 +110,38 @@ def test_too_many_files_are_refused(project: Project, monkeypatch: pytest.Monkey
     monkeypatch.setattr(document_parts, "OPENAPI_PARTS", 3)
     problems = project_with(project, FILES | {"api/openapi.yaml": ROOT}).said()
     assert "refers to more than 3 files; bundle them into one" in problems[0]
+
+
+def test_anchors_and_encoded_absolute_paths_of_other_files_are_not_read(project: Project) -> None:
+    root = """
+openapi: 3.1.0
+paths:
+  /:
+    get:
+      operationId: ask
+      requestBody: {$ref: a.yaml#body}
+    put: {operationId: put, requestBody: {$ref: '%2Fetc%2Fhostname'}}
+"""
+    project.file("api/a.yaml", "$anchor: body\n")
+    catalog = project_with(project, {"api/openapi.yaml": root}).catalog()
+    source = catalog.registry.sources["pets"]
+    assert isinstance(source, OpenApiSource)
+    end = "which is not in the document or in a readable file below its folder or the folder of the config"
+    assert dict(source.rejected) == {
+        "ask": f"it refers to 'a.yaml#body', {end}",
+        "put": f"it refers to '%2Fetc%2Fhostname', {end}",
+    }
+    asked: list[str] = []
+    with_parts({"a": {"$ref": "%2Fetc%2Fhostname"}}, name="api.yaml", read=asked.append)
+    assert asked == []
+
+
+def test_values_that_aliases_multiply_count_over_all_files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("pegboard.config.kinds.openapi"), "OPENAPI_DOCUMENT_VALUES", 3_000)
+    many = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\n"
+    many += "c: [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\n"
+    paths = "{/a: {$ref: 1.yaml}, /b: {$ref: 2.yaml}, /c: {$ref: 3.yaml}}"
+    files = {"api/openapi.yaml": f"openapi: 3.1.0\npaths: {paths}\n"}
+    files |= {f"api/{number}.yaml": many for number in (1, 2, 3)}
+    [problem] = project_with(project, files).said()
+    assert "has, with the files that it refers to, more than 3,000 values; use fewer YAML aliases" in problem

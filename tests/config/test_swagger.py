@@ -195,3 +195,9 @@ def test_a_part_to_which_many_lead_is_converted_once() -> None:
 def test_paths_in_another_part_of_the_document_are_read() -> None:
     root = swagger(param("query"), **{"x-paths": swagger(param("query"))["paths"]}) | {"paths": {"$ref": "#/x-paths"}}
     assert as_openapi(root)["paths"]["/pets"]["post"]["parameters"][0]["schema"] == {"type": "string"}
+
+
+def test_a_document_that_names_both_versions_is_openapi_3() -> None:
+    names = {"swagger": "2.0", "openapi": " 3.0.1", "servers": [{"url": "https://x"}], "components": {"schemas": {}}}
+    document = Document.read({**names, "paths": {}}, bounds=DEFAULT_BOUNDS)
+    assert (document.root, document.is_30) == ({**names, "paths": {}}, True)

@@ -25,7 +25,7 @@ from pegboard.core.json_reader import parse_json
 from pegboard.model.bounds import Bounds
 from pegboard.model.call_intent import FilledName
 from pegboard.model.error import CallError, DefinitionError, Problem
-from pegboard.model.json_types import JSONValue
+from pegboard.model.json_types import JSONValue, is_list, is_object
 from pegboard.model.record import replace
 from pegboard.model.secret import Secret
 from pegboard.model.tool import ToolSpec
@@ -152,8 +152,10 @@ def declare(tool: Declared[OpenApiForm], build: BuildContext) -> None:
         if colon and key == "auth":
             build.report.add((at / "auth").problem(text))
             return
-        place = at / "openapi" / ("base_url" if api.base_url is not None and "the server" in str(error) else "spec")
-        build.report.add(place.problem(f"{api.spec!r} {error}"))
+        if api.base_url is not None and str(error).startswith("names "):
+            build.report.add((at / "openapi" / "base_url").problem(str(error)))
+            return
+        build.report.add((at / "openapi" / "spec").problem(f"{api.spec!r} {error}"))
 
 
 class _FileReader:
@@ -167,11 +169,12 @@ class _FileReader:
         config_folder = build.config.path.absolute().parent
         self._path = config_folder / spec
         self._folders = (self._path.parent, config_folder)
-        self._bytes_left = self._bounds.api_description_bytes
+        self._bytes_left, self._values_left = self._bounds.api_description_bytes, OPENAPI_DOCUMENT_VALUES
 
     def __call__(self, text: str) -> JSONValue:
         self._bytes_left = self._bounds.api_description_bytes - len(text)
         root = description_value(text, bounds=self._bounds)
+        self._values_left = OPENAPI_DOCUMENT_VALUES - _values_in(root)
         return with_parts(root, name=self._path.name, read=self._part)
 
     def _part(self, relative: str) -> JSONValue:
@@ -188,9 +191,27 @@ class _FileReader:
             return None
         self._bytes_left -= len(text)
         try:
-            return description_value(text, bounds=self._bounds)
+            part = description_value(text, bounds=self._bounds)
         except DefinitionError:
             return None
+        # Aliases make a small file large, so bytes are not enough.
+        self._values_left -= _values_in(part)
+        if self._values_left < 0:
+            most = f"{OPENAPI_DOCUMENT_VALUES:,} values"
+            raise DefinitionError(f"has, with the files that it refers to, more than {most}; use fewer YAML aliases")
+        return part
+
+
+def _values_in(value: JSONValue) -> int:
+    """Return the number of values in a document, without itself."""
+    count = 0
+    stack: list[JSONValue] = [value]
+    while stack:
+        inside = stack.pop()
+        inner = inside.values() if is_object(inside) else inside if is_list(inside) else ()
+        count += len(inner)
+        stack.extend(each for each in inner if isinstance(each, dict | list))
+    return count
 
 
 def _too_large(bounds: Bounds, has: str) -> str:

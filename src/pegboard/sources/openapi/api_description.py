@@ -61,7 +61,7 @@ class Document:
         if not is_object(value.get("paths", {})):
             raise DefinitionError("has no mapping under `paths`")
         root = as_openapi(value) if is_swagger(value) else value
-        return cls(root=root, is_30=str(root["openapi"]).startswith("3.0"))
+        return cls(root=root, is_30=str(root["openapi"]).strip().startswith("3.0"))
 
     def follow(self, value: JSONValue, what: str) -> JSON:
         """Return an object, following its reference.
@@ -99,7 +99,7 @@ class Document:
             if onward is None:
                 break
             at = "/".join([onward, *steps])
-        raise UnfitError(f"it refers to {reference[:80]!r}, where there is nothing")
+        raise UnfitError(f"it refers to {reference[:80]!r}, which does not exist")
 
     def _called(self, name: str, reference: str) -> JSONValue:
         """Return the schema with this `$id`, `$anchor` or `$dynamicAnchor`. Nothing is ever fetched.
@@ -111,7 +111,7 @@ class Document:
             self._own_names.update(_names_in(self.root))
         schema = self._own_names.get(name)
         if not is_object(schema):
-            where = "which is not in the document or in a file of its folder"
+            where = "which is not in the document or in a readable file below its folder or the folder of the config"
             raise UnfitError(f"it refers to {reference[:80]!r}, {where}")
         return schema
 
@@ -142,7 +142,7 @@ class Document:
 
 
 def _check_version(root: JSON) -> None:
-    if "swagger" in root:
+    if "swagger" in root and "openapi" not in root:
         raise DefinitionError(f"is Swagger {str(root['swagger'])[:20]}; convert it to OpenAPI 3")
     # YAML reads `openapi: 3.1` as a number.
     version = str(root["openapi"]).strip() if isinstance(root.get("openapi"), str | float) else ""
@@ -212,15 +212,17 @@ def checked_base(url: str) -> str:
         DefinitionError: it is not a plain http or https URL.
     """
     if variable := _VARIABLE.search(url):
-        raise DefinitionError(f"the server {url[:80]!r} has {variable[0]!r} without a default; set `base_url`")
+        raise DefinitionError(
+            f"names the server {url[:80]!r}, whose variable {variable[0]!r} has no default; set `base_url`"
+        )
     try:
         read = parse_url(url)
     except EgressError as error:
-        raise DefinitionError(f"the server cannot be used: {error.error.message}") from None
+        raise DefinitionError(f"names a server that cannot be used: {error.error.message}") from None
     parts = _split(url)
     check_path(parts.path)
     if read.query or read.fragment or parts.query or parts.fragment or "{" in url:
-        raise DefinitionError(f"the server {url[:80]!r} has more than scheme, host and path")
+        raise DefinitionError(f"names the server {url[:80]!r}, which has more than scheme, host and path")
     return f"{read.scheme}://{read.netloc.decode('ascii')}{parts.path.rstrip('/')}"
 
 
@@ -228,7 +230,7 @@ def _split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError as error:
-        raise DefinitionError(f"the server {url[:80]!r} is not a URL: {error}") from None
+        raise DefinitionError(f"names the server {url[:80]!r}, which is not a URL: {error}") from None
 
 
 def check_path(path: str) -> None:
@@ -238,7 +240,7 @@ def check_path(path: str) -> None:
         DefinitionError: a segment is `.` or `..`, in any spelling.
     """
     if "\\" in path or any(unquote(unquote(segment)) in (".", "..") for segment in path.split("/")):
-        raise DefinitionError(f"the server has a path that climbs: {path[:80]!r}")
+        raise DefinitionError(f"names a server whose path climbs: {path[:80]!r}")
 
 
 def origin_of(url: str) -> tuple[str, str, int]:

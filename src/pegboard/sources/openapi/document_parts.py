@@ -70,13 +70,15 @@ class _Parts:
         }
 
     def _reference(self, reference: str, path: str) -> str:
-        file, _, pointer = reference.partition("#")
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(file))) if file else path
+        quoted, _, pointer = reference.partition("#")
+        file = unquote(quoted)
+        if "://" in file or file.startswith("/"):
+            return reference
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), file)) if file else path
         if target == self._root:
             return f"#{pointer}"
-        if not file and not pointer.startswith("/") and pointer:
-            return reference  # an anchor
-        if "://" in file or file.startswith("/") or not self._is_usable(target):
+        is_anchor = pointer and not pointer.startswith("/")
+        if is_anchor or not self._is_usable(target):
             return reference
         return f"#/{_PARTS}/{self.names[target]}{pointer}"
 

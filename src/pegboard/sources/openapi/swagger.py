@@ -29,7 +29,7 @@ _FLOWS: Final = {"application": "clientCredentials", "accessCode": "authorizatio
 
 def is_swagger(root: JSON) -> bool:
     """Tell whether a description is in Swagger 2.0; YAML reads `swagger: 2.0` as a number."""
-    return str(root.get("swagger")) in ("2.0", "2")
+    return "openapi" not in root and str(root.get("swagger")) in ("2.0", "2")
 
 
 def as_openapi(root: JSON) -> JSON:
