@@ -24,8 +24,8 @@ _LIKENESS_OF_SHORT = 0.66
 _SHORT_CHARS = 3
 _WORD = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"(?P<key>[\w.-]+)[\"']?\s*(?:[:=,]\s*|\s)(?P<value>\S.*)")
-# A password may have a slash that should have been encoded; such a URL is a likely reason for the problem.
-_LOGIN_IN_URL = re.compile(r"://(?P<value>[^\s/@:]*:[^\s\"']+|[^\s/@]+)@")
+# A password may have a slash or a quote that should have been encoded: a likely reason for the problem.
+_LOGIN_IN_URL = re.compile(r"://(?P<value>[^\s/@:]*:\S+|[^\s/@]+)@")
 _RANDOM_TEXT = re.compile(r"(?P<value>(?=[^\s]*[0-9][^\s]*[0-9][^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9+/_=-]{20,})")
 _MASKED = re.compile(r"\$\{\w+(?::-[^}]*)?\}|[^\s{}\[\],]")
 _KEY = re.compile(r"^\s*(?:-\s+)*[\"']?([\w.-]+)[\"']?\s*:")
