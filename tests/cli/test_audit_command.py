@@ -34,3 +34,13 @@ def test_a_refused_call_is_listed_shown_exported_verified_and_pruned(
     run("call", "nothing")
     forgotten = run("audit", "verify", "--head", "head.json")
     assert (forgotten.code, "replaced" in forgotten.out) == (1, True)
+
+
+def test_the_beginning_of_several_ids_is_refused(run: Run, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "pegboard.yaml").write_text("audit: {store: 'sqlite:./pegboard.db'}\n")
+    for name in ("first", "second"):
+        assert run("call", name).code == 1
+    refused = run("audit", "show", "")
+    assert (refused.code, refused.out) == (2, "")
+    assert "Several calls have an id that begins with ''; give more of it." in refused.err

@@ -114,6 +114,8 @@ def show_command(call_id: Annotated[str, Parameter(help=_CALL_ID)], /, *, option
         rows = newest_rows(store, AuditFilter(call_id=call_id), limit=AUDIT_FOUND_ROWS)
     if not rows:
         raise CommandError(f"No call has an id that begins with {call_id!r}.", kind="not_found", code=Exit.REFUSED)
+    if len({row.call_id for row in rows}) > 1:
+        raise CommandError(f"Several calls have an id that begins with {call_id!r}; give more of it.")
     options.terminal.json(shown_row(rows[0]) if len(rows) == 1 else {"rows": [shown_row(row) for row in rows]})
 
 

@@ -83,9 +83,12 @@ class AuditPage:
     async def show(self, visit: Visit) -> Response:
         only_operators(visit)
         audit = audit_of(visit)
-        rows = [] if audit is None else await _rows(audit, AuditFilter(call_id=visit.path["id"]))
+        call_id = visit.path["id"]
+        found = [] if audit is None else await _rows(audit, AuditFilter(call_id=call_id))
+        # The filter takes the beginning of an id, too.
+        rows = [row for row in found if row.call_id == call_id]
         if not rows:
-            raise PageError(404, "Not found", f"No row of the audit has the call id {visit.path['id']!r}.")
+            raise PageError(404, "Not found", f"No row of the audit has the call id {call_id!r}.")
         row = rows[0]
         values = {
             "one": audit_line(row),
