@@ -281,6 +281,23 @@ async def test_of_several_workers_one_sends_and_the_next_goes_on_where_it_ended(
     assert SECRET not in stored.read_text()
 
 
+async def test_secrets_that_an_earlier_version_stored_are_removed_while_the_alert_is_still_true(
+    project: Project,
+) -> None:
+    site, stored = receiver(), project.folder / ".pegboard-alerts.json"
+    async with site.server() as server:
+        world = watched(project, server.url, on="down")
+        add_source(world.catalog, status="unreachable", is_up=False)
+        async with world.watch.running():
+            await world.look()
+        written = stored.read_text()
+        stored.write_text(written.replace('"text":"', f'"text":"{CANARY} '))
+        assert CANARY in stored.read_text()
+        await world.look(world.another())
+    assert told(site) == [("down", "began", "files")]
+    assert CANARY not in stored.read_text()
+
+
 async def test_a_command_gets_the_message_as_a_line_and_one_that_fails_is_run_again(project: Project) -> None:
     program = (
         project.file("notify", "#!/bin/sh\ncat >> got.jsonl\ntest -e fine || { touch fine; exit 3; }\n").folder

@@ -97,6 +97,7 @@ class AlertWatch:
         self._not_before: dict[str, float] = {}
         # Not at once: the first answer does not wait for the modules that probes need.
         self._next_probe = clock() + interval_s
+        self._redacted: tuple[tuple[Secret, ...], Redactor] = (), Redactor(())
         self._slow: dict[AlertKind, tuple[float, tuple[AlertState, ...] | None]] = {}
 
     @property
@@ -131,7 +132,7 @@ class AlertWatch:
         if self._turn is None:
             self._turn = AlertTurn(Path(alerts.folder))
         if self._turn.take():
-            self._book.load(self._turn.sent())
+            await self._continue_book(self._turn)
         if not self._turn.is_ours:
             return
         wanted = frozenset[AlertKind]().union(*(rule.on for rule in alerts.rules))
@@ -149,6 +150,14 @@ class AlertWatch:
                 task = asyncio.create_task(self._send(name, rule, changes))
                 self._sending[name] = task
                 task.add_done_callback(lambda _, name=name: self._sending.pop(name, None))
+
+    async def _continue_book(self, turn: AlertTurn) -> None:
+        """Continue the book of the previous worker, without secrets that an earlier version stored in it."""
+        stored = turn.sent()
+        clean = self._redactor().text(stored.decode("utf-8", "replace")).encode()
+        self._book.load(clean)
+        if clean != stored:
+            await asyncio.to_thread(turn.remember, self._book.content())
 
     async def settled(self) -> None:
         """Wait until what is being sent has arrived or failed."""
@@ -186,10 +195,17 @@ class AlertWatch:
             else:
                 alert_states += known
         # A foreign server may repeat a secret in the text of its error. Removed before the book stores it on the disk.
-        redactor = Redactor(self._secrets())
+        redactor = self._redactor()
         known_states = [_without_secrets(state, redactor) for state in alert_states]
         unknown: set[StateKey] = {(kind, redactor.text(subject)) for kind, subject in undecided}
         return {(state.kind, state.subject): state for state in known_states}, unknown
+
+    def _redactor(self) -> Redactor:
+        """Return the redactor of the current secrets. Making one takes long, so it is kept until they change."""
+        secrets = (*self._secrets(),)
+        if secrets != self._redacted[0]:
+            self._redacted = secrets, Redactor(secrets)
+        return self._redacted[1]
 
     def _secrets(self) -> Iterator[Secret]:
         yield from self._catalog.registry.declarations.secrets
