@@ -91,7 +91,7 @@ def test_a_misspelled_key_is_one_problem_and_lists_few_words(run: Run, tmp_path:
         f"{{name: a, type: webhook, descripton: x, url: 'https://me:{SECRET}@example.com/'}}",
         f"{{name: a, type: webhook, descripton: x, url: 'https://me:{SECRET}/x@example.com/'}}",
         f"{{name: a, type: webhook, descripton: x, url: 'https://me:p@ss/{SECRET}@example.com/'}}",
-        f"{{name: a, type: webhook, descripton: x, url: \"https://me:p'{SECRET}/x@example.com/\"}}",
+        f'{{name: a, type: webhook, descripton: x, url: "https://me:p\'{SECRET}/x@example.com/"}}',
         f"{{name: a, type: webhook, descripton: x, url: 'https://example.com/?api_key={SECRET}&x=1'}}",
         f"{{name: a, type: webhook, headers: {{Authorization: Bearer {SECRET}}}, wat: 1}}",
         f"{{name: a, type: builtin, confg: {{tokn: {SECRET}}}}}",
