@@ -8,15 +8,18 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import apsw
+import pytest
 
 from pegboard import Catalog
 from pegboard.auth.rules import IdentityRules
 from pegboard.connections.connection_records import Person
 from pegboard.connections.connections import Connections
 from pegboard.connections.upstream_credentials import PersonalCredentials
+from pegboard.core.view import View
 from pegboard.model.record import replace
 from pegboard.sources.mcp.personal_source import PersonalMcpSource
 from pegboard.sources.mcp.server_settings import ServerSettings
@@ -70,8 +73,15 @@ async def test_a_person_begins_to_connect_and_disconnects_on_one_page(tmp_path: 
 
 
 async def test_the_page_after_connecting_has_the_tools_of_the_account_and_the_board_agrees_with_it(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lists, atools = list[View](), View.atools
+
+    async def counted(view: View) -> Any:
+        lists.append(view)
+        return await atools(view)
+
+    monkeypatch.setattr(View, "atools", counted)
     async with ToyIssuer(path="/tenant").running() as issuer, McpUpstream(issuer).running() as upstream:
         office, connections = Office(tmp_path), connections_in(tmp_path / "connections.db", public_url=ADDRESS)
         settings = ServerSettings(name="mail", transport="http", url=upstream.resource)
@@ -89,6 +99,10 @@ async def test_the_page_after_connecting_has_the_tools_of_the_account_and_the_bo
             board = (await browser.get()).text
             assert ("mail__connect" in board, "mail__whoami" in board) == (True, True)
             assert 'class="peg v" href="/console/tools/mail__connect' not in board
+            # Only the first page after connecting lists a second time.
+            lists.clear()
+            assert f"tools {tools} logged in at" in text_of((await browser.get("/connections")).text)
+            assert len(lists) == 1
 
 
 async def test_the_account_at_the_service_is_shown_as_its_issuer_names_it(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pegboard.server.console.visit import Visit
 TOOLS_SHOWN = 12  # names of tools of one service
 NO_TOOLS: Mapping[str, Sequence[str]] = {}
 
+_CONNECT_TOOL = "connect"
 _COLUMNS = ("id", "person", "space", "service", "account", "issuer", "rights", "state", "since", "token_expires")
 
 
@@ -117,8 +118,13 @@ async def _tools(visit: Visit) -> Mapping[str, Sequence[str]]:
     """
     found = dict[str, list[str]]()
     if visit.acts_as is not None:
-        await visit.view(visit.acts_as).atools()
-        for entry in await visit.view(visit.acts_as).atools():
+        view = visit.view(visit.acts_as)
+        entries = await view.atools()
+        if any(
+            entry.spec.name == _CONNECT_TOOL and entry.account and not view.connects_first(entry) for entry in entries
+        ):
+            entries = await visit.view(visit.acts_as).atools()
+        for entry in entries:
             found.setdefault(entry.source or "", []).append(entry.wire_name)
     return {source: sorted(names, key=natural_key) for source, names in found.items()}
 

@@ -16,6 +16,7 @@ from pegboard.core.digests import digest
 from pegboard.model.consent import Consent, Grant
 from pegboard.model.error import CallError
 from pegboard.model.json_types import JSON, JSONValue
+from pegboard.model.tool import ToolEntry
 from pegboard.server.consent_inbox import (
     ConsentInbox,
     answered,
@@ -112,10 +113,10 @@ class InboxPage:
         """
         form, made, inbox = visit.form, list[tuple[str, Look]](), _inbox(visit)
         asked = [await inbox.record(form["of"])] if "of" in form else await inbox.listed(is_open=True)
+        readers = await _readers(visit, asked)
         for one in asked:
-            readers = await readers_of(visit, one.tool)
-            made += [(one.id, each) for each in lookup_of(visit, one, readers).ready]
-            if form.get("tool") in {entry.wire_name for entry in readers} and "of" in form:
+            made += [(one.id, each) for each in lookup_of(visit, one, readers[one.tool]).ready]
+            if "of" in form and form.get("tool") in {entry.wire_name for entry in readers[one.tool]}:
                 made.append((one.id, Look(form["tool"], _sent_arguments(form))))
         done = dict[str, list[Looked]]()
         for (consent_id, _), looked in zip(made, await look(visit, [each for _, each in made]), strict=False):
@@ -132,7 +133,7 @@ class InboxPage:
             others = [one for one in await answered(store.listed()) if one.id not in own]
         now = visit.now()
         asked = [one for one in mine if one.state == "asked"]
-        readers = {tool: await readers_of(visit, tool) for tool in dict.fromkeys(one.tool for one in asked)}
+        readers = await _readers(visit, asked)
         questions = [
             _question(visit, one)._replace(lookup=lookup_of(visit, one, readers[one.tool], done.get(one.id, ())))
             for one in asked
@@ -342,6 +343,11 @@ def _sent_arguments(form: Mapping[str, str]) -> JSON:
         return whole_arguments(form.get("json", ""))
     except FormError as fault:
         raise PageError(422, "Not called", str(fault)) from None
+
+
+async def _readers(visit: Visit, asked: Sequence[Consent]) -> Mapping[str, Sequence[ToolEntry]]:
+    """Return the tools with which this person can look first, by the tool of the question."""
+    return {tool: await readers_of(visit, tool) for tool in dict.fromkeys(one.tool for one in asked)}
 
 
 async def _with_lookup(visit: Visit, consent: Consent) -> Question:
