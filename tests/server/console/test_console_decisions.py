@@ -189,7 +189,7 @@ async def test_looking_first_calls_no_tool_that_changes_asks_or_is_not_of_the_pe
         look = "/console/consents/look"
         # Not without the token of the session, not by opening an address, and not for a call that others decide.
         assert (await browser.client.post(look, data={"of": ""}, headers={"origin": ADDRESS})).status_code == 403
-        assert (await browser.get("/consents/look")).status_code == 405
+        assert (await browser.get("/consents/look")).status_code == 303
         await browser.get("/consents")
         await browser.post("/logout")
         await browser.log_in(bank.key["bob"])
@@ -271,6 +271,17 @@ async def test_a_declined_call_stays_refused(bank: Bank) -> None:
         await browser.get("/consents")
         longer = await browser.post(f"{question_of(browser.page)}/decline", reason="x" * 501)
         assert (longer.status_code, len(bank.noted)) == (422, 1)
+
+
+async def test_a_reload_of_the_answer_to_a_form_leads_to_the_page_above(bank: Bank) -> None:
+    async with console(bank.catalog) as browser:
+        await browser.log_in(bank.key["eve"])
+        for path, above in (
+            ("/consents/look", "/consents"), ("/consents/c1/grant?user=ann", "/consents/c1?user=ann"),
+            ("/connections/c1/disconnect", "/connections"), ("/sources/config/take", "/sources"),
+        ):  # fmt: skip
+            answer = await browser.get(path)
+            assert (answer.status_code, answer.headers["location"]) == (303, f"/console{above}")
 
 
 async def test_a_grant_is_given_as_it_was_read_and_can_be_revoked(bank: Bank) -> None:
@@ -368,7 +379,8 @@ async def test_five_attacks_on_the_reason_and_on_the_files_of_a_page_get_nothing
         # 2. The cookie and its token, from a page of another origin.
         assert await post({**sent, "form_token": token}, "https://evil.example") == 403
         # 3. A link that decides: a GET with the reason in its address.
-        assert (await browser.get(f"{path}/decline?reason=stolen&form_token={token}")).status_code == 405
+        link = await browser.get(f"{path}/decline?reason=stolen&form_token={token}")
+        assert (link.status_code, link.headers["location"]) == (303, f"/console{path}")
         # 4. A notice that the address writes, or that is of a question of another space.
         await browser.get("/consents?done=declined&of=<script>alert(1)</script>")
         assert "alert(1)" not in browser.page

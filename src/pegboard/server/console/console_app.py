@@ -264,9 +264,12 @@ class ConsoleApp:
             if match is Match.NONE:
                 continue
             answer = answers.get("GET" if scope["method"] == "HEAD" else scope["method"])
-            if answer is None:
+            if answer is None and scope["method"] == "POST":
                 raise PageError(405, "Not possible", f"Possible here: {', '.join(answers)}.")
             visit = await self._visit(scope, receive, send, visitor, form, child.get("path_params", {}))
+            if answer is None:
+                above = visit.url(self._page_above(visit.here))
+                return RedirectResponse(above, status_code=303, headers=SECURITY_HEADERS)
             try:
                 return await answer(visit)
             except CallError as error:
@@ -274,6 +277,15 @@ class ConsoleApp:
             except PageError as error:
                 return self._error(scope, error, visit)
         return self._error(scope, no_such_page(), await self._visit(scope, receive, send, visitor, form, {}))
+
+    def _page_above(self, path: str) -> str:
+        """Return the nearest page above an address that only takes forms, for people who open its answer again."""
+        pages = [route for route, answers in self._routes if "GET" in answers]
+        while path:
+            path = path.rpartition("/")[0]
+            if any(page.path_regex.fullmatch(PATH + path) for page in pages):
+                break
+        return path
 
     # -- who
 
