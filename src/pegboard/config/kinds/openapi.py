@@ -210,7 +210,7 @@ def _values_in(value: JSONValue) -> int:
         inside = stack.pop()
         inner = inside.values() if is_object(inside) else inside if is_list(inside) else ()
         count += len(inner)
-        stack.extend(each for each in inner if isinstance(each, dict | list))
+        stack.extend(inner)
     return count
 
 
