@@ -168,7 +168,9 @@ async def test_no_form_accepts_a_stolen_cookie_without_the_token_of_its_session(
                 answer = await bob.client.post(f"/console{form}", data={"form_token": victims, **fields}, headers=heads)
                 assert answer.status_code == 403, (form, heads)
             # No address changes anything by being opened.
-            assert (await bob.client.get(f"/console{form}")).status_code in (200, 404, 405), form
+            opened_form = await bob.client.get(f"/console{form}", follow_redirects=False)
+            above = f"/console{form}".startswith(f"{opened_form.headers.get('location', 'nowhere')}/")
+            assert opened_form.status_code in (200, 404) or (opened_form.status_code == 303 and above), form
         assert await state_of(bob) == before
         assert house.ran == []
         # The same requests are accepted with the token of the session.
