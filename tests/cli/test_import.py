@@ -97,14 +97,12 @@ def test_forms_that_clients_accept_are_read_as_they_mean_them(
     assert told["left_out"] == []
 
 
-def test_a_reference_in_an_argument_is_not_exported_as_a_secret(run: Run, tmp_path: Path) -> None:
+def test_a_reference_in_an_argument_takes_no_name_of_a_variable(run: Run, tmp_path: Path) -> None:
     server = {
-        "command": "npx", "args": ["mcp-remote", "--header", "Authorization:${AUTH}", "--token", "${OTHER}"],
-        "env": {"AUTH": f"Bearer {CANARY}"},
+        "command": "npx", "args": ["mcp-remote", "--token", "${OTHER}", "--token", CANARY],
     }  # fmt: skip
     told = imported(run, written(tmp_path / "mcp.json", {"mcpServers": {"files": server}}))
-    assert told["exports"] == ["FILES_AUTH", "OTHER"]
-    assert told["tools"][0]["mcp"]["args"][2:] == ["Authorization:${FILES_AUTH}", "--token", "${OTHER}"]
+    assert told["tools"][0]["mcp"]["args"][1:] == ["--token", "${OTHER}", "--token", "${FILES_TOKEN}"]
 
 
 def test_settings_beside_the_servers_do_not_make_an_import_incomplete(run: Run, tmp_path: Path) -> None:
