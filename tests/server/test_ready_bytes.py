@@ -14,8 +14,10 @@ from pegboard import http_app
 from pegboard.server.mcp.dispatcher import Dispatcher
 from pegboard.server.mcp.protocol.revisions import EARLIER_VERSIONS, LATEST_EARLIER, VERSION
 from pegboard.server.mcp.ready_bytes import SWITCH
+from pegboard.server.mcp.sessions import session_endpoint
 from tests.server.asgi import send_raw
 from tests.server.test_differ import everything, messages_of, raw
+from tests.timing import PATIENCE_S
 
 RECORDED = Path(__file__).parents[2] / "bench/requests/clients.jsonl"
 CLIENTS = [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]
@@ -72,6 +74,8 @@ async def test_a_recorded_client_sees_no_difference(client: dict[str, Any], monk
         return real(self, message, *rest)
 
     monkeypatch.setattr(Dispatcher, "dispatch", counted)
+    # An answer that takes longer than this is a stream, with the cache or without.
+    monkeypatch.setattr(session_endpoint, "WATCHED_AFTER_S", PATIENCE_S)
     async with app(monkeypatch, "on") as cached:
         with_cache = await exchanged(cached, client)
     seen_with, checked = checked, []

@@ -93,7 +93,7 @@ def _check_schema(schema: JSONValue, key: str, bounds: Bounds) -> None:
     if not is_object(schema):
         raise UnfitError(f"its {key} is not an object")
     if key == "inputSchema" and schema.get("type") not in (None, "object"):
-        raise UnfitError(f'its {key} says "type": {str(schema["type"])[:40]!r} instead of "object"')
+        raise UnfitError(f'its {key} has the type {str(schema["type"])[:40]!r} instead of "type": "object"')
     try:
         check_schema_size(schema, bounds=bounds)
         check_bounds(schema)
