@@ -1,5 +1,8 @@
 """Somebody who knows FastMCP learns from the error what a method is called here."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from pegboard import CallContext, Catalog, ToolContext
@@ -22,11 +25,26 @@ async def test_methods_of_fastmcps_context_and_server_are_named_in_the_error(cap
         catalog.nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_a_property_that_fails_says_why_itself() -> None:
-    class Shop(Catalog):
-        @property
-        def stock(self) -> str:
-            raise AttributeError("the shelf has no 'apples'")
+class Shop(Catalog):
+    @property
+    def stock(self) -> str:
+        raise AttributeError("the shelf has no 'apples'")
 
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Visit(CallContext):
+    @property
+    def stock(self) -> str:
+        raise AttributeError("the shelf has no 'apples'")
+
+
+async def no_events(*_: Any, **__: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "owner", [Shop(), Visit(origin_context=ToolContext(), emitter=no_events)], ids=["catalog", "context"]
+)
+def test_a_property_that_fails_says_why_itself(owner: Shop | Visit) -> None:
     with pytest.raises(AttributeError, match=r"^the shelf has no 'apples'$"):
-        Shop("shop").stock  # noqa: B018
+        owner.stock  # noqa: B018
