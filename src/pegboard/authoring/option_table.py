@@ -421,7 +421,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="deprecated",
-        meaning="The first day when the tool is no longer available, such as 2027-01-01.",
+        meaning="The first day without the tool, such as 2027-01-01.",
         check=_all_of(_MAYBE_TEXT, _day),
         inheritance="own",
         yaml=YamlKey(form="day", of_one_tool=True),

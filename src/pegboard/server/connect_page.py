@@ -36,7 +36,7 @@ FORM_BYTES = 32_768  # bytes of the page's form, which has a key or a token
 FIELDS = 20  # fields of a query or a form
 _COOKIE: Final = "pegboard_connect"
 # Browsers accept this name from the host itself only, over https and for the path /: a page of another host
-# cannot give somebody the cookie of its own link.
+# cannot set the cookie of a link that it opened itself.
 _HOST_COOKIE: Final = f"__Host-{_COOKIE}"
 _COOKIE_BYTES = 32
 _STATUS = {

@@ -73,7 +73,7 @@ class TasksPage:
         steps = await tasks.last_steps([record])
         shows_result = visit.sees_bodies
         result, error = record.result, record.error
-        # The kind of an error is no body: operators see it in the audit, too.
+        # The kind of an error says nothing about arguments or results. Operators see it in the audit, too.
         kind = "" if result is None or result.error is None or shows_result else outcome_in_words(result.error.kind)
         values = {
             "row": _row(record, visit.now(), steps.get(record.task_id, "")),
